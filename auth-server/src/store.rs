@@ -105,13 +105,29 @@ pub(crate) enum Change {
         key: Key,
         expected: Version,
     },
+    /// Changes nothing: the record, or its absence, was read, and has to be as safe as what is committed.
+    Check {
+        key: Key,
+        expected: Option<Version>,
+    },
     Append(NewEntry),
     /// Removes entries of the log, but never the last one, whose id must stay known. `expected` is an entry
-    /// that was read: in another history the ids belong to other entries.
+    /// that was read: in another history the ids belong to other entries. Without ids it only expects that one.
     Remove {
         ids: Vec<i64>,
         expected: LogEntry,
     },
+}
+
+impl Change {
+    /// Returns true for a change that only compares: in a store without replicas there is nothing to wait for.
+    pub(crate) const fn only_compares(&self) -> bool {
+        match self {
+            Self::Check { .. } => true,
+            Self::Remove { ids, .. } => ids.is_empty(),
+            _ => false,
+        }
+    }
 }
 
 /// An entry of the log before the store gives it an id.
@@ -160,6 +176,13 @@ pub(crate) enum StoreError {
     /// A commit whose response was lost: it took place or it did not.
     #[error("{0}; the change was made or it was not")]
     Unclear(String),
+}
+
+impl StoreError {
+    /// What was read is not in the store any more.
+    pub(crate) fn changed() -> Self {
+        Self::Unavailable("the store has changed since it was read".to_owned())
+    }
 }
 
 /// Runs a change of the store to its end, even if the client does not wait for it.
@@ -222,8 +245,7 @@ pub(crate) trait Store: Send + Sync {
     /// records without an end follow in the order of their ids.
     async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError>;
 
-    /// Makes all changes, or no change if one of them expects another version. An empty commit waits until
-    /// everything that was read is as safe as committed changes.
+    /// Makes all changes, or no change if one of them expects another version.
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError>;
 
     /// Reads the entries of the log after `cursor`, the id of the last known entry (0: all), in their order.

@@ -245,34 +245,41 @@ impl Sessions {
         now: i64,
     ) -> Result<OpenSession, SessionError> {
         let id = token.session();
-        let held = store.read_session(id).await?;
-        let Some(record) = held.record? else {
-            // A former primary of the store does not know what began since.
-            store.confirm_reads().await?;
-            return Err(SessionError::Ended);
-        };
-        // Revocations before this use have to count now, not from the next poll on: they do not end an
-        // access token that is issued now.
-        self.log.catch_up(store).await?;
-        let present = self.users.present(&record.account);
-        let is_revoked = |user: &str, began| self.is_revoked(id, user, began);
-        match record.user(&token, present, is_revoked, now) {
-            Ok((present, token_use)) => Ok(OpenSession {
-                present,
-                token,
-                token_use,
-                version: held.version,
-                record,
-            }),
-            Err(NoUser::OtherUsers) => Err(SessionError::OtherUsers),
-            Err(NoUser::Expired) => Err(SessionError::Ended),
-            Err(NoUser::Over(cause)) => {
-                // The use before this one may have been unclear for longer than a repeated one counts as such.
-                store.confirm_reads().await?;
+        for _ in 0..ATTEMPTS {
+            let held = store.read_session(id).await?;
+            let Some(record) = held.record? else {
+                // A former primary of the store does not know what began since.
+                if store.confirm_session(id, held.version).await? {
+                    return Err(SessionError::Ended);
+                }
+                continue;
+            };
+            // Revocations before this use have to count now, not from the next poll on: they do not end an
+            // access token that is issued now.
+            self.log.catch_up(store).await?;
+            let present = self.users.present(&record.account);
+            let is_revoked = |user: &str, began| self.is_revoked(id, user, began);
+            let cause = match record.user(&token, present, is_revoked, now) {
+                Ok((present, token_use)) => {
+                    return Ok(OpenSession {
+                        present,
+                        token,
+                        token_use,
+                        version: held.version,
+                        record,
+                    });
+                }
+                Err(NoUser::OtherUsers) => return Err(SessionError::OtherUsers),
+                Err(NoUser::Expired) => return Err(SessionError::Ended),
+                Err(NoUser::Over(cause)) => cause,
+            };
+            // The use before this one may have been unclear for longer than a repeated one counts as such.
+            if store.confirm_session(id, held.version).await? {
                 self.end(store, id, cause, None).await?;
-                Err(SessionError::Ended)
+                return Err(SessionError::Ended);
             }
         }
+        Err(keeps_changing().into())
     }
 
     /// Replaces the refresh token of a session. Of two simultaneous uses one replaces it, and both get the
@@ -287,15 +294,18 @@ impl Sessions {
         now: i64,
         binding: Option<Binding>,
     ) -> Result<SessionTokens, SessionError> {
+        let id = session.token.session();
         for _ in 0..ATTEMPTS {
             // Confirmed first: after an unclear outcome, a client that tries again much later would look like
             // a thief.
-            store.confirm_reads().await?;
+            let expected = session.version.clone();
+            if !store.confirm_session(id, expected.clone()).await? {
+                session = self.open(store, session.token, now).await?;
+                continue;
+            }
             if session.token_use == Use::Repeated {
                 return Ok(session.given());
             }
-            let id = session.token.session();
-            let expected = session.version.clone();
             let record = session.record.renewed(
                 &session.token,
                 now,
@@ -310,10 +320,26 @@ impl Sessions {
         Err(keeps_changing().into())
     }
 
+    /// Waits until it is certain that there is no such session.
+    ///
+    /// # Errors
+    /// The errors of the store.
+    pub(crate) async fn confirm_absence(
+        &self,
+        store: &OpenStore,
+        id: SessionId,
+    ) -> Result<(), StoreError> {
+        self.log.confirm(store).await?;
+        match store.confirm_session(id, None).await? {
+            true => Ok(()),
+            false => Err(StoreError::changed()),
+        }
+    }
+
     /// Ends a session, if there is one, in one commit with the revocation of its access tokens, even if the
     /// client does not wait. `live_until` is the time until which a verified access token of the session may be
     /// valid: with it the session ends even if its record cannot be read. Returns false if there is no
-    /// session, which the caller confirms.
+    /// session: the caller calls [`confirm_absence`](Self::confirm_absence).
     ///
     /// # Errors
     /// While the store is unavailable, or the record cannot be read.

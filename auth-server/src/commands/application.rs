@@ -186,19 +186,21 @@ pub(crate) async fn change_in(
             .map_err(|why| ExitError::Usage(format!("--app-id {id}: {why} in {location}")))?;
         if former == Some(&changed) {
             // The command that made this change may have had an unclear outcome.
-            records.confirm_reads().await?;
-            return Ok(());
+            match records.confirm(vec![held.check()]).await? {
+                true => return Ok(()),
+                false => continue,
+            }
         }
         let next = there.changed(id.clone(), changed, now);
         // False if another command has changed the document since it was read: then try again.
         let is_written = match records.write_applications(held.version, &next).await {
             // The response was lost: the stored document shows if the write took place.
             Err(unclear @ StoreError::Unclear(_)) => {
-                let there = records.read_applications().await?.document()?;
-                if there.get(id.as_str()) != next.get(id.as_str()) {
+                let read = records.read_applications().await?;
+                let is_there = read.document()?.get(id.as_str()) == next.get(id.as_str());
+                if !is_there || !records.confirm(vec![read.check()]).await? {
                     return Err(unclear.into());
                 }
-                records.confirm_reads().await?;
                 true
             }
             written => written?,

@@ -108,7 +108,7 @@ pub(crate) async fn revoke_in(keys: &KeysInStore, kid: &KeyId) -> Result<(), Exi
             }
         })
         .await?;
-    if !before.is_listed(kid) && !updated.is_written {
+    if !before.is_listed(kid) && updated.kept.is_some() {
         if updated.ring.revoked().contains(kid) {
             return print(&format!("{kid} was revoked before"));
         }
@@ -176,15 +176,17 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
 
 /// Confirms keys that need no change: the command that wrote them may have had an unclear outcome.
 async fn confirm_keys(store: &CommandStore, updated: Updated) -> Result<Updated, ExitError> {
-    if !updated.is_written {
-        store.opened.confirm_reads().await?;
+    if let Some(kept) = &updated.kept
+        && !store.opened.confirm(kept.checks()).await?
+    {
+        return Err(StoreError::changed().into());
     }
     Ok(updated)
 }
 
 /// Logs a change, unless another command made it first.
 fn log_change(updated: &Updated, kind: KeyEventKind, kid: &KeyId, at: Option<i64>) {
-    if updated.is_written {
+    if updated.kept.is_none() {
         let kid = kid.clone();
         audit::key(&KeyEvent { kind, kid, at }, Some(&actor()));
     }

@@ -52,6 +52,18 @@ pub(crate) struct HeldKeys {
     pub(crate) at_rest: AtRest,
 }
 
+impl HeldKeys {
+    /// Returns the changes that expect the keys as they were read.
+    pub(crate) fn checks(&self) -> Vec<Change> {
+        let versions = Entry::ALL.into_iter().zip(self.versions.clone());
+        let check = |(entry, expected): (Entry, _)| Change::Check {
+            key: entry.key(),
+            expected,
+        };
+        versions.map(check).collect()
+    }
+}
+
 impl OpenStore {
     pub(crate) async fn read_keys(&self) -> Result<HeldKeys, StoreError> {
         let held: Values<Stored> = self

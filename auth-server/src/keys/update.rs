@@ -11,7 +11,7 @@ use postern_token::keys::signing_type::SigningType;
 use super::StoredKeys;
 use super::pair::SigningKeyPair;
 use super::pair::generation::generate;
-use super::records::{ATTEMPTS, keep_changing};
+use super::records::{ATTEMPTS, HeldKeys, keep_changing};
 use super::ring::{KeyRing, with_revoked};
 use crate::store::StoreError;
 use crate::store::open_store::OpenStore;
@@ -31,7 +31,8 @@ pub(crate) struct Updated {
     pub(crate) ring: KeyRing,
     /// A pair generated on the way, accepted by the store or not.
     pub(crate) generated: Option<Arc<SigningKeyPair>>,
-    pub(crate) is_written: bool,
+    /// The keys as they were read; `None` where others were written in their place.
+    pub(crate) kept: Option<HeldKeys>,
     /// True where the store had no pair before.
     pub(crate) was_empty: bool,
 }
@@ -54,8 +55,8 @@ pub(crate) async fn update(
                 return Ok(Updated {
                     ring,
                     generated,
-                    is_written: false,
                     was_empty: false,
+                    kept: Some(held),
                 });
             }
             Plan::Write(ring) => ring,
@@ -70,12 +71,12 @@ pub(crate) async fn update(
         let is_written = match store.write_keys(&held, &new).await {
             Ok(is_written) => is_written,
             Err(unclear @ StoreError::Unclear(_)) => {
-                // The response was lost: the store knows.
-                if store.read_keys().await?.keys != new {
+                // The response was lost: the store knows. A fail-over could still lose the keys that were read:
+                // they sign no token before this.
+                let read = store.read_keys().await?;
+                if read.keys != new || !store.confirm(read.checks()).await? {
                     return Err(unclear);
                 }
-                // A failover could still lose the keys that were read: they sign no token before this.
-                store.confirm_reads().await?;
                 true
             }
             Err(error) => return Err(error),
@@ -84,7 +85,7 @@ pub(crate) async fn update(
             return Ok(Updated {
                 ring,
                 generated,
-                is_written,
+                kept: None,
                 was_empty: held.keys.pair.is_none(),
             });
         }

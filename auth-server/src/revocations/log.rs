@@ -171,7 +171,7 @@ impl RevocationLog {
         let noted = self.noted.lock().clone();
         for batch in noted.chunks(BATCH) {
             // Where the outcome would be unclear each attempt would add them again.
-            self.store.confirm_reads().await?;
+            self.confirm(&self.store).await?;
             self.append(&self.store, batch, Vec::new()).await?;
         }
         Ok(())
@@ -239,18 +239,31 @@ impl RevocationLog {
     async fn confirm_number(&self) -> Result<(), StoreError> {
         // The lock ends with this line, because the store is read below.
         let unconfirmed = self.state.read().unconfirmed_number();
-        let Some(id) = unconfirmed else {
-            return Ok(());
-        };
-        let call = self.store.call().await?;
-        call.commit(Vec::new()).await?;
-        // A fail-over may have lost the entry since it was read.
-        if !self.read_on(&*call).await? {
-            let older = "an older copy has taken the place of the store".to_owned();
-            return Err(StoreError::Unavailable(older));
+        if let Some(id) = unconfirmed {
+            self.confirm(&self.store).await?;
+            self.state.write().count_in_number(id);
         }
-        self.state.write().count_in_number(id);
         Ok(())
+    }
+
+    /// Waits until the entries that were read are as safe as a commit. Those that a fail-over has lost since are
+    /// written back.
+    ///
+    /// # Errors
+    /// The errors of the store.
+    pub(crate) async fn confirm(&self, store: &OpenStore) -> Result<(), StoreError> {
+        for _ in 0..ATTEMPTS {
+            let last = self.state.read().last.clone();
+            let check = last.map(|expected| Change::Remove {
+                ids: Vec::new(),
+                expected,
+            });
+            if store.confirm(check.into_iter().collect()).await? {
+                return Ok(());
+            }
+            self.catch_up(store).await?;
+        }
+        Err(StoreError::changed())
     }
 
     /// Reads the store's new entries.

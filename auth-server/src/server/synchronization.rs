@@ -168,15 +168,19 @@ impl Synchronization {
         let updated = updated?;
         // A running server writes its keys back after a fail-over. This one has none yet, and the commit of what it read
         // may have been unclear to its author.
-        if memory.is_none() && updated.ring.has_new_key(now) {
-            store.confirm_reads().await?;
+        if let Some(kept) = &updated.kept
+            && memory.is_none()
+            && updated.ring.has_new_key(now)
+            && !store.confirm(kept.checks()).await?
+        {
+            return Err(StoreError::changed());
         }
         if updated.was_empty && memory.is_some() {
             warn!(
                 "the store had lost its keys: servers write back those that they have, applications and \
                  revocations too; sessions are lost, and their users log in again"
             );
-        } else if updated.is_written {
+        } else if updated.kept.is_none() {
             info!("the keys were written to the store");
         }
         self.install(memory, updated.ring, updated.generated.as_deref())

@@ -45,6 +45,7 @@ for_every_store!(every_rule:
     a_record_is_replaced_only_by_who_knows_what_is_there,
     a_commit_makes_all_changes_or_none,
     a_version_is_of_one_value,
+    a_check_expects_a_version_and_changes_nothing,
     a_record_is_absent_from_its_end_on,
     a_check_leaves_no_record_and_no_entry,
     the_ids_of_a_kind_and_its_records_come_in_order,
@@ -179,6 +180,27 @@ async fn a_version_is_of_one_value(installation: &dyn Installation) {
     store.commit(vec![put("a", None, "2")]).await.unwrap();
     assert_eq!(store.commit(vec![delete()]).await, Ok(Outcome::Conflict));
     assert_eq!(value(&*store, "a").await.as_deref(), Some("2"));
+}
+
+async fn a_check_expects_a_version_and_changes_nothing(installation: &dyn Installation) {
+    let store = installation.open();
+    store.commit(vec![put("a", None, "1")]).await.unwrap();
+    let there = version(&*store, "a").await;
+    for (id, expected, outcome) in [
+        ("a", None, Outcome::Conflict),
+        ("none", there.clone(), Outcome::Conflict),
+        ("a", there, Outcome::Committed),
+        ("none", None, Outcome::Committed),
+    ] {
+        let key = application(id);
+        let beside = put("b", version(&*store, "b").await.as_ref(), "2");
+        let done = store
+            .commit(vec![beside, Change::Check { key, expected }])
+            .await;
+        assert_eq!(done, Ok(outcome), "{id}");
+    }
+    assert_eq!(value(&*store, "a").await.as_deref(), Some("1"));
+    assert_eq!(value(&*store, "none").await, None);
 }
 
 async fn a_record_is_absent_from_its_end_on(installation: &dyn Installation) {

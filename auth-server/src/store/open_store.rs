@@ -62,6 +62,14 @@ pub(crate) struct Held<R> {
 }
 
 impl<R> Held<R> {
+    /// Returns the change that expects the record, or its absence, as it was read.
+    pub(crate) fn check(&self) -> Change {
+        Change::Check {
+            key: self.key.clone(),
+            expected: self.version.clone(),
+        }
+    }
+
     /// Returns the change that removes the record, if it still has this version.
     pub(crate) fn removal(&self) -> Option<Change> {
         Some(Change::Delete {
@@ -119,10 +127,10 @@ impl OpenStore {
         })
     }
 
-    /// Waits until everything that was read is as safe as a commit: the outcome of the commit that wrote it
-    /// may have been unclear.
-    pub(crate) async fn confirm_reads(&self) -> Result<(), StoreError> {
-        self.call().await?.commit(Vec::new()).await.map(drop)
+    /// Waits until what was read is as safe as a commit: the outcome of the commit that wrote it may have been
+    /// unclear. Returns false if it has changed since, as by a fail-over.
+    pub(crate) async fn confirm(&self, checks: Vec<Change>) -> Result<bool, StoreError> {
+        Ok(self.call().await?.commit(checks).await? == Outcome::Committed)
     }
 
     pub(crate) async fn read<R: DeserializeOwned>(&self, key: &Key) -> Result<Held<R>, StoreError> {

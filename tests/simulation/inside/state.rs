@@ -57,7 +57,9 @@ impl State {
                 .map(|record| version_of(&record.value))
         };
         match change {
-            Change::Put { key, expected, .. } => held(key) == *expected,
+            Change::Put { key, expected, .. } | Change::Check { key, expected } => {
+                held(key) == *expected
+            }
             Change::Delete { key, expected } => held(key).as_ref() == Some(expected),
             Change::Append(_) => true,
             Change::Remove { expected, .. } => self.log.get(&expected.id) == Some(expected),
@@ -83,6 +85,7 @@ impl State {
             Change::Delete { key, .. } => {
                 self.records.remove(&(key.kind.name(), key.id));
             }
+            Change::Check { .. } => {}
             Change::Append(entry) => self.append(entry, now),
             Change::Remove { ids, .. } => {
                 self.log

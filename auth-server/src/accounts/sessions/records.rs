@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::record::SessionRecord;
 use super::refresh_token::SessionId;
 use crate::store::open_store::{Held, OpenStore};
-use crate::store::{Kind, StoreError, Version};
+use crate::store::{Change, Kind, StoreError, Version};
 
 impl OpenStore {
     pub(crate) async fn read_session(
@@ -35,12 +35,26 @@ impl OpenStore {
             .await
     }
 
+    /// Waits until a session, or its absence, is as safe as a commit. Returns false if it has changed since this
+    /// version was read.
+    pub(super) async fn confirm_session(
+        &self,
+        id: SessionId,
+        expected: Option<Version>,
+    ) -> Result<bool, StoreError> {
+        let key = id.key();
+        self.confirm(vec![Change::Check { key, expected }]).await
+    }
+
     /// Removes a session if there is one, and confirms that there is none.
     pub(super) async fn remove_session(&self, id: SessionId) -> Result<(), StoreError> {
         let held: Held<SessionRecord> = self.read(&id.key()).await?;
-        // No client knows the session, so that it has not changed since.
-        let removal = held.removal().into_iter().collect();
-        self.call().await?.commit(removal).await.map(drop)
+        let removal = held.removal().unwrap_or_else(|| held.check());
+        match self.confirm(vec![removal]).await? {
+            true => Ok(()),
+            // No client knows the session: only a fail-over has changed it.
+            false => Err(StoreError::changed()),
+        }
     }
 
     /// Lists the sessions of this session's user; those that end first come first.

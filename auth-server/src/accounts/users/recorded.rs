@@ -112,9 +112,16 @@ impl RecordedUsers {
             let generation = head.unwrap_or_default().generation;
             if before.as_ref() == Some(&users) && generation > 0 {
                 // The commit before this one may have had an unclear outcome.
-                store.confirm_reads().await?;
-                self.note_recorded(users, generation);
-                return Ok(());
+                let read = [(HEAD, head_version), (USERS, version)];
+                let check = |(name, expected)| Change::Check {
+                    key: self.key(name),
+                    expected,
+                };
+                if store.confirm(read.map(check).into()).await? {
+                    self.note_recorded(users, generation);
+                    return Ok(());
+                }
+                continue;
             }
             let now = store.clock.now();
             let before = before.unwrap_or_default();

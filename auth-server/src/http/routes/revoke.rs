@@ -67,18 +67,14 @@ async fn end(app: &Arc<App>, request: Request) -> Result<(), ErrorResponse> {
     if !ended.await.map_err(not_ended)? {
         // No such session: it may be a guess, while a second logout of the same session is rare.
         app.count_guess(client)?;
-        confirm_reads(&store).await?;
+        let absent = app.sessions.confirm_absence(&store, session);
+        absent.await.map_err(not_ended)?;
     }
     Ok(())
 }
 
 fn not_ended(error: StoreError) -> Rejection {
     store_rejection(&error, "a logout is not done")
-}
-
-/// Makes sure of what was read of an earlier request, whose outcome may have been unclear.
-async fn confirm_reads(store: &OpenStore) -> Result<(), Rejection> {
-    store.confirm_reads().await.map_err(not_ended)
 }
 
 async fn end_access_token(
@@ -122,10 +118,15 @@ async fn end_access_token(
             to_the_end(append).await
         }
     };
-    if !ended.map_err(not_ended)? {
-        confirm_reads(store).await?;
+    if ended.map_err(not_ended)? {
+        return Ok(());
     }
-    Ok(())
+    // It has ended before, and the outcome of that may have been unclear.
+    let confirmed = match session {
+        Some(session) => app.sessions.confirm_absence(store, session).await,
+        None => app.revocations.confirm(store).await,
+    };
+    Ok(confirmed.map_err(not_ended)?)
 }
 
 /// Verifies a token that is to end. A key that this server does not know yet may be in the store: another
@@ -151,9 +152,11 @@ async fn verify_token(
                 .flatten()
                 .ok_or(Rejection::StoreUnavailable)?;
             let verified = verify(&keys.verification_key_set(signing_type));
-            if verified == Err(InvalidToken::KeyUnknown) {
-                // A former primary of the store does not know keys of later.
-                confirm_reads(store).await?;
+            // A former primary of the store does not know keys of later.
+            if verified == Err(InvalidToken::KeyUnknown)
+                && !store.confirm(held.checks()).await.map_err(not_ended)?
+            {
+                return Err(not_ended(StoreError::changed()).into());
             }
             Ok(verified)
         }

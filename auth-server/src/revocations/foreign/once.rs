@@ -31,7 +31,7 @@ impl VerifiedStatement {
             },
         };
         // The commit of the first one may have been unclear, or a former primary alone may know it.
-        store.confirm_reads().await?;
+        log.confirm(store).await?;
         Ok((known == token).then_some(StatementOutcome::Repeated))
     }
 

@@ -214,7 +214,7 @@ pub(super) fn log_keys() -> [String; 2] {
 
 fn change_keys(change: &Change) -> [String; 3] {
     match change {
-        Change::Put { key, .. } | Change::Delete { key, .. } => [
+        Change::Put { key, .. } | Change::Delete { key, .. } | Change::Check { key, .. } => [
             record_key(key),
             index_key(key.kind, ""),
             index_key(key.kind, key.group()),
@@ -237,15 +237,14 @@ fn change_arguments(change: &Change) -> [Zeroizing<String>; 5] {
             value,
             ends,
         } => {
-            let digest = match expected {
-                Some(Version(digest)) => digest,
-                None => "",
-            };
             let ends = match ends {
                 Some(ends) => ends.to_string(),
                 None => String::new(),
             };
-            ["put", digest, value, &ends, &key.id].map(owned)
+            ["put", digest_of(expected), value, &ends, &key.id].map(owned)
+        }
+        Change::Check { key, expected } => {
+            ["check", digest_of(expected), "", "", &key.id].map(owned)
         }
         Change::Delete { key, expected } => ["delete", &expected.0, "", "", &key.id].map(owned),
         Change::Append(NewEntry { value, ends, above }) => {
@@ -258,6 +257,13 @@ fn change_arguments(change: &Change) -> [Zeroizing<String>; 5] {
             let entry = format!("{id} {ends} {value}");
             ["remove", &entry, &ids.join(" "), "", &id.to_string()].map(owned)
         }
+    }
+}
+
+fn digest_of(expected: &Option<Version>) -> &str {
+    match expected {
+        Some(Version(digest)) => digest,
+        None => "",
     }
 }
 

@@ -87,7 +87,9 @@ fn take_room(
 /// Compares the version in the store, before any change of the commit is made.
 fn is_expected(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<bool> {
     let (key, expected) = match change {
-        Change::Put { key, expected, .. } => (key, expected.as_ref()),
+        Change::Put { key, expected, .. } | Change::Check { key, expected } => {
+            (key, expected.as_ref())
+        }
         Change::Delete { key, expected } => (key, Some(expected)),
         // An entry has no former version that could have changed.
         Change::Append(_) => return Ok(true),
@@ -122,6 +124,7 @@ fn apply(transaction: &Transaction<'_>, change: Change) -> rusqlite::Result<()> 
             "DELETE FROM record WHERE kind = ?1 AND id = ?2",
             (key.kind.name(), key.id),
         ),
+        Change::Check { .. } => Ok(0),
         Change::Append(NewEntry { value, ends, above }) => {
             let id = next_number(transaction, above)?;
             transaction.execute("INSERT INTO log VALUES (?1, ?2, ?3)", (id, value, ends))
