@@ -6,6 +6,7 @@ mod rotation;
 mod store;
 mod warnings;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +30,10 @@ pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;
 use crate::accounts::applications::directory::MountedApplications;
 use crate::accounts::applications::registry::ApplicationRegistry;
-use crate::accounts::users::UsersLocation;
+use crate::accounts::sessions::SessionSettings;
+use crate::accounts::users::builtin::BuiltinUser;
 use crate::accounts::users::file::FileUsers;
+use crate::accounts::users::{UserStore, UsersLocation};
 use crate::cli::ServeArgs;
 use crate::keys::ring::rotation::RotationPolicy;
 use crate::revocations::foreign::ForeignIssuer;
@@ -170,6 +173,23 @@ impl Config {
             .as_ref()
             .map(|mounted| mounted.applications.clone());
         ApplicationRegistry::new(self.signing_type == SigningType::Hmac, mounted)
+    }
+
+    /// Returns the users who can log in.
+    pub(crate) fn user_store(&self) -> Arc<dyn UserStore> {
+        match &self.users {
+            Some(users) => Arc::clone(users) as _,
+            None => Arc::new(BuiltinUser),
+        }
+    }
+
+    /// Returns the limits of sessions.
+    pub(crate) fn session_settings(&self) -> SessionSettings {
+        SessionSettings {
+            lifetime: self.session_lifetime.into(),
+            token_lifetime: self.issuer.lifetime.into(),
+            max_of_user: NonZeroUsize::new(self.sessions_per_user as usize),
+        }
     }
 
     /// Returns one key per setting, named like its flag, without secrets.

@@ -93,7 +93,7 @@ fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
 
 /// Runs a command that logs what it changes.
 fn audited(command: impl Future<Output = Result<(), ExitError>>) -> Result<(), ExitError> {
-    let filter = "error,audit=info,auth_server::store::directory=warn";
+    let filter = "error,audit=info,store=warn";
     let _logs = subscriber::init(LogFormat::Text, filter)?;
     block_on(command)
 }

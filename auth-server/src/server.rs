@@ -16,7 +16,7 @@ use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
 use postern_process::files::file_watch::PolledFiles;
 use postern_process::logs::subscriber::LogFormat;
-use postern_process::signals::{Termination, Terminations, not_receivable};
+use postern_process::signals::{Termination, Terminations, signal_error};
 use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
 use postern_process::tasks;
 use postern_token::digest::{Digest, sha256};
@@ -59,7 +59,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), ExitError> {
     let config = Config::from_args(args)?;
     // Before the store, which may be waited for.
     let settings = SettingsFile::at_the_start();
-    let mut terminations = Terminations::install().map_err(not_receivable)?;
+    let mut terminations = Terminations::install().map_err(signal_error)?;
     // Before the port is taken: a former server on it may be ending.
     let location = config.store.clone();
     let opened = tokio::select! {
@@ -251,7 +251,7 @@ fn follow_files(
     if let Some(settings) = settings {
         let following = settings
             .follow(health.files("configuration"))
-            .map_err(not_receivable)?;
+            .map_err(signal_error)?;
         background.spawn_critical("following the settings file", following);
     }
     match &app.recorded_users {
@@ -264,7 +264,7 @@ fn follow_files(
                 metrics.users_file.clone(),
                 health.files("users_file"),
             )
-            .map_err(not_receivable)?;
+            .map_err(signal_error)?;
             background.spawn_critical("following the users file", following);
         }
     }
@@ -275,13 +275,13 @@ fn follow_files(
                 metrics.clone(),
                 health.files("applications_dir"),
             )
-            .map_err(not_receivable)?;
+            .map_err(signal_error)?;
         background.spawn_critical("following the applications directory", following);
     }
     if let Some(tls) = &config.tls {
         let following = Arc::clone(tls)
             .follow(metrics.tls.clone(), health.files("tls_files").reloads())
-            .map_err(not_receivable)?;
+            .map_err(signal_error)?;
         background.spawn_critical("following the TLS certificate", following);
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use postern_http::host::loopback::is_loopback;
 use postern_process::exit::ExitError;
-use postern_process::signals::{Terminations, not_receivable};
+use postern_process::signals::{Terminations, signal_error};
 use postern_transport::net::listener::{self, Port};
 
 use crate::cli::dev::DevArgs;
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &DevArgs) -> Result<(), ExitError> {
         any_claims: true,
         ..Config::from_args(&settings)?
     };
-    let terminations = Terminations::install().map_err(not_receivable)?;
+    let terminations = Terminations::install().map_err(signal_error)?;
     // A closed standard output does not matter.
     let welcome = welcome(&args.url(address), &args.audience);
     let _ = std::io::stdout().write_all(welcome.as_bytes());

@@ -3,7 +3,6 @@
 mod client_ip;
 
 use std::net::IpAddr;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use postern_process::clock::instant;
@@ -13,11 +12,11 @@ use postern_transport::net::shares::{Holder, Shares};
 use postern_transport::net::{fd_limit, unfinished};
 use tracing::warn;
 
+pub(in crate::http) use self::client_ip::ClientIp;
 use crate::accounts::applications::registry::ApplicationRegistry;
-use crate::accounts::sessions::{SessionSettings, Sessions};
+use crate::accounts::sessions::Sessions;
 use crate::accounts::users::UserStore;
 use crate::accounts::users::authenticate::Authenticator;
-use crate::accounts::users::builtin::BuiltinUser;
 use crate::accounts::users::recorded::RecordedUsers;
 use crate::config::Config;
 use crate::keys::published::LiveKeys;
@@ -60,59 +59,50 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(config: Config, store: OpenStore) -> Self {
-        let requests = store.for_requests();
         let metrics = Metrics::default();
         let revocations = Arc::new(RevocationLog::new(
             store.clone(),
             metrics.clone(),
             config.rotation.keep,
         ));
-        let users: Arc<dyn UserStore> = match &config.users {
-            Some(users) => Arc::clone(users) as _,
-            None => Arc::new(BuiltinUser),
-        };
+        let users = config.user_store();
         let registrations = Arc::new(config.registrations());
-        let recorded_users = config.users.as_ref().map(|users| {
-            Arc::new(RecordedUsers::new(
-                store.clone(),
-                Arc::clone(users),
-                Arc::clone(&registrations),
-                Arc::clone(&revocations),
-            ))
-        });
-        let sessions = Sessions::new(
-            SessionSettings {
-                lifetime: config.session_lifetime.into(),
-                token_lifetime: config.issuer.lifetime.into(),
-                max_of_user: usize::try_from(config.sessions_per_user)
-                    .ok()
-                    .and_then(NonZeroUsize::new),
-            },
-            store.clone(),
-            Arc::clone(&users),
-            Arc::clone(&revocations),
-            metrics.clone(),
-        );
         let max = max_connections(config.max_connections);
-        let evictions = metrics.connections_evicted.clone();
         Self {
+            requests: store.for_requests(),
+            live_keys: Arc::default(),
             authenticator: Authenticator::new(Arc::clone(&users)),
-            users,
-            recorded_users,
-            sessions: Arc::new(sessions),
+            recorded_users: config.users.as_ref().map(|file| {
+                Arc::new(RecordedUsers::new(
+                    store.clone(),
+                    Arc::clone(file),
+                    Arc::clone(&registrations),
+                    Arc::clone(&revocations),
+                ))
+            }),
+            sessions: Arc::new(Sessions::new(
+                config.session_settings(),
+                store.clone(),
+                Arc::clone(&users),
+                Arc::clone(&revocations),
+                metrics.clone(),
+            )),
             guesses: AddressLimit::per_minute(config.login_rate_limit),
             proven: AddressLimit::per_minute(config.login_rate_limit),
             seen_proofs: SeenProofs::default(),
             list_signer: RevocationListSigner::new(config.issuer.issuer.clone()),
             unfinished: unfinished::budget(),
-            connections: ConnectionSlots::counting("public port", max, evictions),
+            connections: ConnectionSlots::counting(
+                "public port",
+                max,
+                metrics.connections_evicted.clone(),
+            ),
             in_flight: Shares::new(max),
-            live_keys: Arc::default(),
             registrations,
             revocations,
             metrics,
+            users,
             store,
-            requests,
             config,
         }
     }

@@ -16,7 +16,7 @@ use postern_transport::net::shares::{Holder, Share};
 use postern_transport::net::unfinished::counted;
 use tokio::time::timeout;
 
-use crate::http::app::App;
+use crate::http::app::{App, ClientIp};
 
 /// Max length of a body; a login has a few hundred bytes.
 pub(in crate::http) const MAX_BODY_BYTES: usize = 8 * 1024;
@@ -27,7 +27,7 @@ pub(in crate::http) async fn receive(
     request: Request,
 ) -> (Parts, IpAddr, Result<BytesMut, Rejection>) {
     let (parts, body) = request.into_parts();
-    let client = app.client_of(&parts.extensions, &parts.headers);
+    let client = ClientIp::of(&parts.extensions);
     let held = app
         .unfinished
         .nothing_for(Holder::for_address(Some(client)));

@@ -10,7 +10,7 @@ use http::header::{
 use http::{HeaderValue, StatusCode};
 use postern_contract::envelope::{Envelope, Reason};
 use postern_contract::rejection::Rejection;
-use postern_http::cors::Endpoint;
+use postern_http::cors::preflight_fields;
 use serde::Serialize;
 use tracing::{error, warn};
 
@@ -97,11 +97,11 @@ impl IntoResponse for ErrorResponse {
     }
 }
 
-/// Returns the response to a CORS preflight (Fetch standard §3.2.2).
-pub(in crate::http) fn preflight(endpoint: Endpoint) -> Response {
+/// Returns the response to a CORS preflight, with the allowed methods (Fetch standard §3.2.2).
+pub(in crate::http) fn preflight(allowed: &'static str) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().extend(endpoint.preflight_fields());
+    response.headers_mut().extend(preflight_fields(allowed));
     response
 }
 

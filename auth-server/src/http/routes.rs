@@ -18,7 +18,6 @@ use std::sync::Arc;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 use postern_contract::interceptor::USER_DETAILS_PATH;
-use postern_http::cors::Endpoint;
 
 use super::app::App;
 use super::response::method_not_allowed;
@@ -33,12 +32,15 @@ pub(crate) const REVOCATIONS_PATH: &str = "/.well-known/revocations";
 pub(crate) const DEV_PAGE_PATH: &str = "/dev/";
 pub(crate) const DEV_TOKEN_PATH: &str = "/dev/token";
 
+/// The methods of a path that is only read.
+pub(super) const READING: &str = "GET, HEAD";
+
 /// A path below the context path, and what serves it.
 pub(super) struct Route {
     pub(super) path: &'static str,
     pub(super) methods: fn() -> MethodRouter<Arc<App>>,
-    /// Its rules for pages of other origins.
-    pub(super) cors: Endpoint,
+    /// The methods for pages of other origins.
+    pub(super) cors: &'static str,
     /// True if it needs no token, regardless of the pass list (contract §4.3: the controller ignores
     /// the user token; the token endpoint has credentials of its own).
     pub(super) is_exempt: bool,
@@ -46,15 +48,15 @@ pub(super) struct Route {
 
 /// Routes of every server.
 static ROUTES: [Route; 9] = [
-    Route::guarded(LOGIN_PATH, || post(login::login)).with_cors(Endpoint::Login),
-    Route::exempt(TOKEN_PATH, || post(token::token)).with_cors(Endpoint::Login),
+    Route::guarded(LOGIN_PATH, || post(login::login)).with_cors("POST"),
+    Route::exempt(TOKEN_PATH, || post(token::token)).with_cors("POST"),
     Route::exempt(AUTHORIZE_PATH, || {
         get(authorize::authorize).post(authorize::authorize)
     }),
-    Route::exempt("/client/user/secret/key", key_methods).with_cors(Endpoint::Key),
+    Route::exempt("/client/user/secret/key", key_methods).with_cors("GET"),
     Route::exempt(JWKS_PATH, || get(jwks::jwks)),
     Route::exempt(REVOCATIONS_PATH, || get(revocations::revocations)),
-    Route::exempt(REVOKE_PATH, || post(revoke::revoke)).with_cors(Endpoint::Login),
+    Route::exempt(REVOKE_PATH, || post(revoke::revoke)).with_cors("POST"),
     // Also without a [[logout]] table: the operator who set the issuer up gets the reason.
     Route::exempt("/oidc/backchannel-logout", || {
         post(backchannel_logout::backchannel_logout)
@@ -86,7 +88,7 @@ impl Route {
         Self {
             path,
             methods,
-            cors: Endpoint::Reading,
+            cors: READING,
             is_exempt: false,
         }
     }
@@ -99,7 +101,7 @@ impl Route {
         }
     }
 
-    const fn with_cors(self, cors: Endpoint) -> Self {
+    const fn with_cors(self, cors: &'static str) -> Self {
         Self { cors, ..self }
     }
 }

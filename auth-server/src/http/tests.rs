@@ -159,11 +159,11 @@ async fn a_response_to_a_wrong_method_names_the_right_ones() {
         (Method::GET, "/auth/oauth/jwt/token", "POST"),
         (Method::PUT, "/auth/client/user/secret/key", "GET"),
         (Method::HEAD, "/auth/client/user/secret/key", "GET"),
-        (Method::POST, "/auth/current/user/details", "GET,HEAD"),
+        (Method::POST, "/auth/current/user/details", "GET, HEAD"),
         (Method::POST, "/auth/assets/x", "GET,HEAD"),
         (Method::TRACE, "/auth/oauth/jwt/token", "POST"),
         (Method::TRACE, "/auth/client/user/secret/key", "GET"),
-        (Method::TRACE, "/auth/assets/x", "GET,HEAD"),
+        (Method::TRACE, "/auth/assets/x", "GET, HEAD"),
     ] {
         let response = serving()
             .oneshot(request(method, path, None, ""))

@@ -67,21 +67,7 @@ pub(crate) async fn update(
             }
         };
         let ring = ring.in_next_generation(now);
-        let new = ring.to_stored()?;
-        let is_written = match store.write_keys(&held, &new).await {
-            Ok(is_written) => is_written,
-            Err(unclear @ StoreError::Unclear(_)) => {
-                // The response was lost: the store knows. A fail-over could still lose the keys that were read:
-                // they sign no token before this.
-                let read = store.read_keys().await?;
-                if read.keys != new || !store.confirm(read.checks()).await? {
-                    return Err(unclear);
-                }
-                true
-            }
-            Err(error) => return Err(error),
-        };
-        if is_written {
+        if write(store, &held, &ring.to_stored()?).await? {
             return Ok(Updated {
                 ring,
                 generated,
@@ -92,6 +78,22 @@ pub(crate) async fn update(
         held = store.read_keys().await?;
     }
     Err(keep_changing())
+}
+
+/// Writes keys; returns false if others were written meanwhile.
+async fn write(store: &OpenStore, held: &HeldKeys, new: &StoredKeys) -> Result<bool, StoreError> {
+    match store.write_keys(held, new).await {
+        Err(unclear @ StoreError::Unclear(_)) => {
+            // The response was lost: the store knows. A fail-over could still lose the keys that were read: they
+            // sign no token before this.
+            let read = store.read_keys().await?;
+            if read.keys != *new || !store.confirm(read.checks()).await? {
+                return Err(unclear);
+            }
+            Ok(true)
+        }
+        clear => clear,
+    }
 }
 
 /// Adds revoked keys to stored keys that cannot be used: an operator who repairs these may bring a revoked

@@ -250,6 +250,8 @@ impl Synchronization {
                 "no application is registered: any appId with any appSecret may fetch the verification key"
             );
         }
+        // Beside `end_removed_applications`: a removal without a record, as in a store that was rolled back, and
+        // tokens that this server issued later than two polls after a removal, because it read it so late.
         for id in &reconciled.ended {
             // As of now, not as of the start of the poll: this server may have issued tokens meanwhile.
             let revocation = Revocation::for_application(id.to_string(), store.clock.now());

@@ -15,6 +15,8 @@ use tracing::warn;
 
 use crate::store::StoreError;
 
+/// The target of these log lines, which commands write as well.
+const TARGET: &str = "store";
 const DIRECTORY_MODE: u32 = 0o700;
 pub(super) const NO_DIRECTORY: &str = "a file, not a directory";
 
@@ -85,6 +87,7 @@ pub(super) fn lock_for_serving(path: &Path, wait: Duration) -> Result<File, Stor
     if locked.as_ref().is_err_and(lock_file::is_busy) {
         // Try without a wait first, so that the operator learns what the server waits for.
         warn!(
+            target: TARGET,
             "another auth-server serves from {}: waiting up to {} s for its end",
             path.display(),
             wait.as_secs()
@@ -113,7 +116,10 @@ pub(super) fn close(path: &Path, mode: u32, access: Access) -> Result<(), StoreE
     let former = describe(path);
     fs::set_permissions(path, Permissions::from_mode(mode))
         .map_err(|error| rejected(path, &error))?;
-    warn!("{former}: others had access, as on a volume with fsGroup; the mode is {mode:04o} now");
+    warn!(
+        target: TARGET,
+        "{former}: others had access, as on a volume with fsGroup; the mode is {mode:04o} now"
+    );
     Ok(())
 }
 

@@ -164,33 +164,14 @@ fn requested_fields(headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
     }
 }
 
-/// A kind of endpoint, by the methods that its preflight allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Endpoint {
-    /// The login, which takes JSON.
-    Login,
-    /// The key endpoint for applications.
-    Key,
-    /// Any other readable endpoint.
-    Reading,
-}
-
-impl Endpoint {
-    /// Returns the fields of a preflight response besides [`AllowedOrigins::response_fields`].
-    pub const fn preflight_fields(self) -> [(HeaderName, HeaderValue); 2] {
-        let methods = match self {
-            Self::Login => "POST",
-            Self::Key => "GET",
-            Self::Reading => "GET, HEAD",
-        };
-        [
-            (
-                ACCESS_CONTROL_ALLOW_METHODS,
-                HeaderValue::from_static(methods),
-            ),
-            (ACCESS_CONTROL_MAX_AGE, MAX_AGE),
-        ]
-    }
+/// Returns the fields of a preflight response besides [`AllowedOrigins::response_fields`], which allow these
+/// methods.
+pub fn preflight_fields(methods: &'static str) -> [(HeaderName, HeaderValue); 2] {
+    let methods = HeaderValue::from_static(methods);
+    [
+        (ACCESS_CONTROL_ALLOW_METHODS, methods),
+        (ACCESS_CONTROL_MAX_AGE, MAX_AGE),
+    ]
 }
 
 #[cfg(test)]

@@ -47,8 +47,8 @@ impl Terminations {
     }
 }
 
-/// Returns the error of a program without signals.
-pub fn not_receivable(error: std::io::Error) -> ExitError {
+/// Returns the error of a program that receives no signals.
+pub fn signal_error(error: std::io::Error) -> ExitError {
     ExitError::Software(format!("signals cannot be received: {error}"))
 }
 

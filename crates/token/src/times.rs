@@ -1,4 +1,4 @@
-//! Times and durations as text, for operators.
+//! Times and durations as text, for operators; here, because this is the lowest crate that prints a time.
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;

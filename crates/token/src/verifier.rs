@@ -126,7 +126,7 @@ impl VerificationPolicy {
         observer: &mut impl Observer,
     ) -> Result<(), InvalidToken> {
         if self.issuer == RequiredIssuer::Any {
-            observer.skipped("issuer", "--issuer is not set");
+            observer.skipped("issuer", "no issuer is required");
         } else {
             let is_issuer = self.issuer.accepts(claims.issuer.as_deref());
             observer.check("issuer", require(is_issuer, InvalidToken::Issuer))?;

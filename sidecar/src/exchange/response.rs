@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use postern_contract::envelope::Envelope;
 use postern_contract::rejection::Rejection;
-use postern_http::cors::Endpoint;
+use postern_http::cors::preflight_fields;
 use postern_http::methods;
 use postern_token::keys::algorithms;
 
@@ -38,7 +38,7 @@ impl LocalResponse {
 
     /// Creates the response to a CORS preflight for the current user (Fetch standard §3.2.2).
     pub(crate) fn preflight() -> Self {
-        Self::new(StatusCode::NO_CONTENT, Vec::new()).with(Endpoint::Reading.preflight_fields())
+        Self::new(StatusCode::NO_CONTENT, Vec::new()).with(preflight_fields(USER_DETAILS_METHODS))
     }
 
     fn new(status: StatusCode, body: Vec<u8>) -> Self {

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use postern_process::exit::ExitError;
 use postern_process::logs::subscriber::LogFormat;
-use postern_process::signals::{Termination, Terminations, not_receivable};
+use postern_process::signals::{Termination, Terminations, signal_error};
 use postern_process::supervisor::FirstFailure;
 use postern_transport::admin::health::Condition;
 use postern_transport::drain::DrainTrigger;
@@ -71,7 +71,7 @@ impl ShutdownSignalWatch for GracefulStop {
         let mut signals = match Terminations::install() {
             Ok(signals) => signals,
             Err(error) => {
-                let _ = self.failure.set(not_receivable(error));
+                let _ = self.failure.set(signal_error(error));
                 return ShutdownSignal::FastShutdown;
             }
         };

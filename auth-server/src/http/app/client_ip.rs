@@ -3,24 +3,29 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Once;
 
-use axum::extract::ConnectInfo;
-use http::{Extensions, HeaderMap};
+use axum::extract::{ConnectInfo, Request};
+use http::Extensions;
+use postern_transport::net::client_address::TrustedProxies;
 use tracing::warn;
-
-use super::App;
 
 /// Set once the warning is logged: any client can send the header.
 static UNNAMED_GATEWAY: Once = Once::new();
 
 static NO_ADDRESS: Once = Once::new();
 
-impl App {
-    /// Returns the client of a request.
-    pub(crate) fn client_of(&self, extensions: &Extensions, headers: &HeaderMap) -> IpAddr {
-        let proxies = &self.config.trusted_proxies;
-        let peer = match extensions.get::<ConnectInfo<SocketAddr>>() {
+const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// The client of a request: an extension of every request, which the outermost layer adds.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::http) struct ClientIp(pub(in crate::http) IpAddr);
+
+impl ClientIp {
+    /// Returns the client of a request, as its peer and its header fields have it.
+    pub(in crate::http) fn received(proxies: &TrustedProxies, request: &Request) -> Self {
+        let headers = request.headers();
+        let peer = match request.extensions().get::<ConnectInfo<SocketAddr>>() {
             Some(peer) => peer.0.ip(),
-            None => Ipv4Addr::UNSPECIFIED.into(),
+            None => UNKNOWN,
         };
         if proxies.lacks_proxy_for(headers) {
             UNNAMED_GATEWAY.call_once(|| warn_of_gateway(peer));
@@ -30,7 +35,12 @@ impl App {
                 warn!(%peer, "X-Forwarded-For of a trusted proxy holds no address: all its clients are one");
             });
         }
-        proxies.client(peer, headers)
+        Self(proxies.client(peer, headers))
+    }
+
+    /// Returns the client that the outermost layer has added.
+    pub(in crate::http) fn of(extensions: &Extensions) -> IpAddr {
+        extensions.get().map_or(UNKNOWN, |Self(client)| *client)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The outermost layer: access log, rejection counter, headers of every response and request id.
+//! The outermost layer: access log, rejection counter, headers of responses, request id and client IP.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use postern_transport::traces::request_span::{BegunSpan, Received, RequestSpan};
 
 use super::authenticate::is_public_document;
 use super::security_headers;
-use crate::http::app::App;
+use crate::http::app::{App, ClientIp};
 use crate::http::response::{Cause, raw_http1_response};
 use crate::random;
 use crate::telemetry::audit::events::RequestIds;
@@ -90,7 +90,7 @@ pub(crate) async fn log_request(
     let began = Instant::now();
     let BegunSpan { span, traceparent } = begin_span(&app, &request);
     let headers = request.headers();
-    let client = app.client_of(request.extensions(), headers);
+    let client = ClientIp::received(&app.config.trusted_proxies, &request);
     let ids = RequestIds {
         request_id: RequestId::received(headers)
             .unwrap_or_else(|| RequestId::new(random::number())),
@@ -107,6 +107,7 @@ pub(crate) async fn log_request(
     let method = request.method().clone();
     let uri = request.uri().clone();
     request.extensions_mut().insert(ids.clone());
+    request.extensions_mut().insert(client);
     let mut response = next.run(request).await;
     let fields = response.headers_mut();
     security_headers::add(fields);
@@ -118,7 +119,7 @@ pub(crate) async fn log_request(
     let line = AccessLine {
         method: Some(method.as_str()),
         path: Some(LoggedPath(uri.path().as_bytes())),
-        client: Some(client),
+        client: Some(client.0),
         duration: Some(began.elapsed()),
         bytes: length(&response),
         request_id: Some(&ids.request_id),

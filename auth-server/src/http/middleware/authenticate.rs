@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::{HeaderValue, Version, header};
 use postern_contract::interceptor::AuthRequirement;
 use postern_contract::rejection::Rejection;
-use postern_http::cors::{self, Endpoint};
+use postern_http::cors;
 use postern_http::host;
 use postern_http::invalid::InvalidRequest;
 use postern_http::only_field::{Repeated, only_field};
@@ -21,7 +21,7 @@ use tracing::debug;
 use crate::config::Config;
 use crate::http::app::App;
 use crate::http::response;
-use crate::http::routes::{self, JWKS_PATH, server_metadata};
+use crate::http::routes::{self, JWKS_PATH, READING, server_metadata};
 
 /// Returns true for a path that needs no token, regardless of the pass list.
 fn is_exempt(config: &Config, path: &str) -> bool {
@@ -36,12 +36,9 @@ pub(super) fn is_public_document(config: &Config, path: &str) -> bool {
         || path.contains("/.well-known/") && server_metadata::paths(config).contains(path)
 }
 
-/// Returns the CORS rules of a path.
-fn endpoint(config: &Config, path: &str) -> Endpoint {
-    match routes::find(config, path) {
-        Some(route) => route.cors,
-        None => Endpoint::Reading,
-    }
+/// Returns the methods of a path, for a preflight and as `Allow`.
+fn methods(config: &Config, path: &str) -> &'static str {
+    routes::find(config, path).map_or(READING, |route| route.cors)
 }
 
 fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
@@ -52,7 +49,7 @@ fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
     let interceptor = &app.config.interceptor;
     // From any origin: the document is the same for everyone.
     if is_public_document(&app.config, path) && cors::is_preflight(method, headers) {
-        return Ok(Access::Preflight(Endpoint::Reading));
+        return Ok(Access::Preflight(READING));
     }
     let is_preflight = interceptor.allowed_origins().is_preflight(method, headers);
     // A preflight of an exempt path has CORS rules all the same.
@@ -61,7 +58,7 @@ fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
     }
     match interceptor.classify(method, path.as_bytes(), headers)? {
         AuthRequirement::Pass => Ok(Access::Public),
-        AuthRequirement::Preflight { .. } => Ok(Access::Preflight(endpoint(&app.config, path))),
+        AuthRequirement::Preflight { .. } => Ok(Access::Preflight(methods(&app.config, path))),
         AuthRequirement::NeedsToken(token) | AuthRequirement::UserDetails(token) => {
             Ok(Access::User(Box::new(verify(app, token)?)))
         }
@@ -94,10 +91,7 @@ fn reject(app: &App, request: &Request, rejection: Rejection) -> Response {
         return response::rejection(rejection);
     }
     // No route has seen the request (TRACE, CONNECT).
-    response::method_not_allowed(match endpoint(&app.config, path) {
-        Endpoint::Login => "POST",
-        _ => "GET,HEAD",
-    })
+    response::method_not_allowed(methods(&app.config, path))
 }
 
 enum Access {
@@ -105,8 +99,8 @@ enum Access {
     Public,
     /// With the claims of the verified token, for the routes.
     User(Box<Claims>),
-    /// A CORS preflight, with an immediate response on any path.
-    Preflight(Endpoint),
+    /// A CORS preflight, with an immediate response on any path: the methods that it allows.
+    Preflight(&'static str),
 }
 
 /// Checks the Host field. The framing was checked before parsing (`postern_http::framing`).
@@ -126,7 +120,7 @@ pub(crate) async fn authenticate_request(
 ) -> Response {
     match authorize(&app, &request) {
         Err(rejection) => return reject(&app, &request, rejection),
-        Ok(Access::Preflight(endpoint)) => return response::preflight(endpoint),
+        Ok(Access::Preflight(methods)) => return response::preflight(methods),
         Ok(Access::Public) => {}
         Ok(Access::User(claims)) => drop(request.extensions_mut().insert(*claims)),
     }

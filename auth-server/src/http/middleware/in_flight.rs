@@ -11,7 +11,7 @@ use postern_contract::rejection::Rejection;
 use postern_transport::http_port::InFlightBody;
 use postern_transport::net::shares::Holder;
 
-use crate::http::app::App;
+use crate::http::app::{App, ClientIp};
 use crate::http::response;
 
 /// Carries out a request with a permit, which its response keeps until the end of its body.
@@ -20,7 +20,7 @@ pub(crate) async fn with_permit(
     request: Request,
     next: Next,
 ) -> Response {
-    let client = app.client_of(request.extensions(), request.headers());
+    let client = ClientIp::of(request.extensions());
     let Some(permit) = app.in_flight.take(Holder::for_address(Some(client))).await else {
         return response::rejection(Rejection::ServerBusy);
     };

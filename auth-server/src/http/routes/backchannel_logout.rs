@@ -51,7 +51,7 @@ impl From<InvalidStatement> for NotEnded {
         use InvalidToken::{Algorithm, Audience, Issuer, KeyUnknown, Signature};
         let error = ErrorResponse::from(Rejection::StatementInvalid);
         Self {
-            error: error.described(invalid.message()),
+            error: error.described(describe(invalid)),
             code: match invalid {
                 InvalidStatement::Token(Issuer) => "invalid_issuer",
                 InvalidStatement::Token(Audience) => "invalid_audience",
@@ -59,6 +59,36 @@ impl From<InvalidStatement> for NotEnded {
                 _ => "invalid_request",
             },
         }
+    }
+}
+
+/// Returns a sentence for the operator of the issuer.
+const fn describe(invalid: InvalidStatement) -> &'static str {
+    use InvalidToken::{
+        Algorithm, Audience, ClaimInvalid, Expired, Header, Issuer, KeyUnknown, NotYetValid,
+        Signature,
+    };
+    match invalid {
+        InvalidStatement::Token(Header) => {
+            "its typ, or another member of its header, does not fit its form"
+        }
+        InvalidStatement::Token(Algorithm) => "no key of the issuer has its alg",
+        InvalidStatement::Token(KeyUnknown) => "no key of the issuer has its kid",
+        InvalidStatement::Token(Signature) => "no key of the issuer signed it",
+        InvalidStatement::Token(Issuer) => "no [[logout]] table has its iss",
+        InvalidStatement::Token(Audience) => "its aud is not the client of the [[logout]] table",
+        InvalidStatement::Token(Expired) => "it has expired",
+        InvalidStatement::Token(NotYetValid) => "its nbf is in the future: compare the clocks",
+        InvalidStatement::Token(ClaimInvalid) => "a claim has the wrong type",
+        InvalidStatement::Token(_) => "it is no signed JWT of three parts with an object of claims",
+        InvalidStatement::Id => "its jti is missing or empty",
+        InvalidStatement::IdUsed => "another one had its jti",
+        InvalidStatement::NoTime => "its iat is missing",
+        InvalidStatement::TooOld => "its iat is too long ago",
+        InvalidStatement::Ahead => "its iat is in the future: compare the clocks",
+        InvalidStatement::Nonce => "it has a nonce, which an ID token has and a logout token never",
+        InvalidStatement::Events => "its events are no object with the event of a logout",
+        InvalidStatement::Subject => "it names neither a session nor a user of this issuer",
     }
 }
 
@@ -179,7 +209,7 @@ fn log_found_names(invalid: InvalidStatement, token: &str) {
     info!(
         iss = found("iss"),
         aud = found("aud"),
-        cause = invalid.message(),
+        cause = describe(invalid),
         "a logout at another issuer does not count"
     );
 }

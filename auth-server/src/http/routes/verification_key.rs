@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use postern_contract::rejection::Rejection;
 
 use super::{JWKS_PATH, REVOCATIONS_PATH};
-use crate::http::app::App;
+use crate::http::app::{App, ClientIp};
 use crate::http::response::{self, ErrorResponse};
 use crate::keys::published::PublishedKeys;
 use crate::telemetry::audit::{self, RequestEvent, RequestLine};
@@ -47,7 +47,7 @@ pub(crate) async fn verification_key(
     let Query(query) = Query::<Pairs>::try_from_uri(request.uri()).unwrap_or_default();
     let app_id = APP_ID.read(&query, request.headers());
     let app_secret = APP_SECRET.read(&query, request.headers());
-    let client = app.client_of(request.extensions(), request.headers());
+    let client = ClientIp::of(request.extensions());
     let outcome = key_for(&app, app_id.zip(app_secret), client);
 
     let (event, code) = match &outcome {

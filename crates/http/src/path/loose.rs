@@ -61,32 +61,9 @@ impl LoosePath {
             return Err(AnyPath::Unclear(path.unclear_part()));
         };
         let path = &*canonical;
-        let mut text = Text::new();
         // One search shows that there is nothing to fold or cut in most paths.
         let is_plain = path.is_ascii() && memchr::memchr2(b'+', b':', path.as_bytes()).is_none();
-        let mut empty = None;
-        for segment in path.split('/').skip(1) {
-            text.push(b'/');
-            let start = text.len();
-            push_loose(segment, is_plain, &mut text);
-            if !may_be_empty(text.get(start..).unwrap_or_default(), segment) {
-                continue;
-            }
-            // `+..` is the way up to some.
-            if segment.contains(is_dot) {
-                return Err(AnyPath::Unclear(format!("'{segment}'")));
-            }
-            // The slash before it disappears with an empty name.
-            let range = start - 1..text.len();
-            // Each more would double the spellings, so a second one makes the path any.
-            if let Some((former, _)) = empty.replace((segment, range)) {
-                return Err(AnyPath::EmptyNames(former.to_owned(), segment.to_owned()));
-            }
-        }
-        // One form with and without it; `each_spelling` tries both.
-        if text.last() != Some(&b'/') {
-            text.push(b'/');
-        }
+        let (text, empty) = read_names(path, is_plain)?;
         let context = context.as_str();
         // In any letter case: a service that ignores it routes the path to this application.
         let (prefix, below) = split_at(&text, context.len()).ok_or(AnyPath::Outside)?;
@@ -94,7 +71,7 @@ impl LoosePath {
             return Err(AnyPath::Outside);
         }
         let mut others = match empty {
-            Some((_, range)) => without_name(&text, context.len(), range),
+            Some(range) => without_name(&text, context.len(), range),
             None => Vec::new(),
         };
         // Of each spelling so far also the one without streams: Windows opens the same file.
@@ -126,6 +103,35 @@ impl LoosePath {
             each_ending(path, &mut visit);
         }
     }
+}
+
+/// Returns the names of a path in one form, each after a slash, and the place of a name that may be empty.
+fn read_names(path: &str, is_plain: bool) -> Result<(Text, Option<Range<usize>>), AnyPath> {
+    let mut text = Text::new();
+    let mut empty = None;
+    for segment in path.split('/').skip(1) {
+        text.push(b'/');
+        let start = text.len();
+        push_loose(segment, is_plain, &mut text);
+        if !may_be_empty(text.get(start..).unwrap_or_default(), segment) {
+            continue;
+        }
+        // `+..` is the way up to some.
+        if segment.contains(is_dot) {
+            return Err(AnyPath::Unclear(format!("'{segment}'")));
+        }
+        // The slash before it disappears with an empty name.
+        let range = start - 1..text.len();
+        // Each more would double the spellings, so a second one makes the path any.
+        if let Some((former, _)) = empty.replace((segment, range)) {
+            return Err(AnyPath::EmptyNames(former.to_owned(), segment.to_owned()));
+        }
+    }
+    // One form with and without it; `each_spelling` tries both.
+    if text.last() != Some(&b'/') {
+        text.push(b'/');
+    }
+    Ok((text, empty.map(|(_, range)| range)))
 }
 
 fn split_at(text: &[u8], at: usize) -> Option<(&str, &str)> {

@@ -96,39 +96,6 @@ impl From<InvalidToken> for InvalidStatement {
     }
 }
 
-impl InvalidStatement {
-    /// Returns a sentence for the operator of the issuer.
-    #[must_use]
-    pub const fn message(self) -> &'static str {
-        use InvalidToken::{
-            Algorithm, Audience, ClaimInvalid, Expired, Header, Issuer, KeyUnknown, NotYetValid,
-            Signature,
-        };
-        match self {
-            Self::Token(Header) => {
-                "its typ, or another member of its header, does not fit its form"
-            }
-            Self::Token(Algorithm) => "no key of the issuer has its alg",
-            Self::Token(KeyUnknown) => "no key of the issuer has its kid",
-            Self::Token(Signature) => "no key of the issuer signed it",
-            Self::Token(Issuer) => "no [[logout]] table has its iss",
-            Self::Token(Audience) => "its aud is not the client of the [[logout]] table",
-            Self::Token(Expired) => "it has expired",
-            Self::Token(NotYetValid) => "its nbf is in the future: compare the clocks",
-            Self::Token(ClaimInvalid) => "a claim has the wrong type",
-            Self::Token(_) => "it is no signed JWT of three parts with an object of claims",
-            Self::Id => "its jti is missing or empty",
-            Self::IdUsed => "another one had its jti",
-            Self::NoTime => "its iat is missing",
-            Self::TooOld => "its iat is too long ago",
-            Self::Ahead => "its iat is in the future: compare the clocks",
-            Self::Nonce => "it has a nonce, which an ID token has and a logout token never",
-            Self::Events => "its events are no object with the event of a logout",
-            Self::Subject => "it names neither a session nor a user of this issuer",
-        }
-    }
-}
-
 impl Statement {
     /// Verifies a statement with the keys of its issuer at `now`, in seconds since the epoch.
     ///

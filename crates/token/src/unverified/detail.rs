@@ -176,7 +176,7 @@ fn describe_audience(policy: &VerificationPolicy, claims: &Map) -> String {
     let wanted = match &policy.audience {
         Audience::OneOf(audiences) => quoted(audiences),
         Audience::OneOfOrNone(own) if !own.is_empty() => {
-            format!("not set, --app-id and --app-name are {}", quoted(own))
+            format!("not set, and the application is named {}", quoted(own))
         }
         Audience::OneOfOrNone(_) | Audience::Any => "not set".to_owned(),
     };
@@ -235,7 +235,7 @@ fn describe_missing(policy: &VerificationPolicy, claims: &Map) -> Option<String>
     }
     match member(claims, "exp") {
         Some(_) => None,
-        None => Some("it has no `exp`: --allow-no-exp accepts it forever".to_owned()),
+        None => Some("it has no `exp`: it would count forever".to_owned()),
     }
 }
 

@@ -149,11 +149,7 @@ struct WouldWait;
 impl Port {
     /// Returns the milliseconds since the start of the port.
     fn now(&self) -> u64 {
-        self.began
-            .elapsed()
-            .as_millis()
-            .try_into()
-            .unwrap_or(u64::MAX)
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     fn take(port: &Arc<Self>, peer: IpAddr, is_proxy: bool) -> Result<Option<Slot>, WouldWait> {
@@ -166,24 +162,9 @@ impl Port {
         } else {
             slots.queues.held(client)
         };
-        let free = port.max.saturating_sub(slots.taken);
-        if free == 0 || exceeds_its_share(holds, holds + 1, free - 1) {
-            // Leaving connections may become busy, and take their slots back. So a newcomer waits for an end
-            // if its client exceeds its share already, or if half of the free slots may be taken back.
-            let may_exceed = exceeds_its_share(holds, holds, free) || slots.leaving >= free / 2;
-            let waits = free > 0 && may_exceed;
-            let has_room = slots.taken + slots.leaving < port.max + MAX_LEAVING;
-            if (waits || !has_room) && slots.leaving > 0 {
-                return Err(WouldWait);
-            }
-            if !has_room || !slots.evict(port, holds, now) {
-                slots.log_rejection(port, peer);
-                return Ok(None);
-            }
-            // A connection was evicted for this newcomer, which now waits for its end.
-            if waits {
-                return Err(WouldWait);
-            }
+        if !slots.admit(port, holds, now)? {
+            slots.log_rejection(port, peer);
+            return Ok(None);
         }
         let id = slots.next_id;
         slots.next_id += 1;
@@ -234,6 +215,28 @@ impl Slots {
         } else {
             &mut self.queues
         }
+    }
+
+    /// Returns true if a client that holds some connections gets one more; another one is closed for it.
+    fn admit(&mut self, port: &Port, holds: usize, now: u64) -> Result<bool, WouldWait> {
+        let free = port.max.saturating_sub(self.taken);
+        if free > 0 && !exceeds_its_share(holds, holds + 1, free - 1) {
+            return Ok(true);
+        }
+        // Leaving connections may become busy, and take their slots back. So a newcomer waits for an end if
+        // its client exceeds its share already, or if half of the free slots may be taken back.
+        let may_exceed = exceeds_its_share(holds, holds, free) || self.leaving >= free / 2;
+        let waits = free > 0 && may_exceed;
+        let has_room = self.taken + self.leaving < port.max + MAX_LEAVING;
+        if (waits || !has_room) && self.leaving > 0 {
+            return Err(WouldWait);
+        }
+        let is_evicted = has_room && self.evict(port, holds, now);
+        // A connection was evicted for this newcomer, which now waits for its end.
+        if is_evicted && waits {
+            return Err(WouldWait);
+        }
+        Ok(is_evicted)
     }
 
     /// Queues a connection, unless it is busy or being closed.

@@ -121,7 +121,7 @@ fn without_audience_the_names_of_the_application_count() {
         .token(tests::wire::clock::now(), &json!({"aud": "billing"}));
     let bearer = format!("Authorization: Bearer {token}");
     let end = stack.sidecar.explain(&["/orders/1"], &[bearer]);
-    let cause = "its `aud` is \"billing\"; --audience is not set, --app-id and --app-name are \"shop\", \"orders\"";
+    let cause = "its `aud` is \"billing\"; --audience is not set, and the application is named \"shop\", \"orders\"";
     assert!(end.stdout.contains(cause), "{}", end.stdout);
     // A service at the root has no name, which is not the name of an empty audience.
     let root = stack.plan(&stack.service.url()).app_name("").ready();
