@@ -20,7 +20,7 @@ use self::request::ExplainRequest;
 use self::upstream_preview::{text_of, without_secrets, without_tokens};
 use crate::cli::Cli;
 use crate::config::live::{CurrentRules, Rules};
-use crate::decision::decided::Decision;
+use crate::decision::decided::{Decision, Rejected};
 use crate::decision::forward::Forward;
 use crate::decision::policy::AuthPolicy;
 use crate::identity::client::Client;
@@ -85,31 +85,8 @@ impl Explainer {
         explanation: &mut Explanation,
     ) -> Result<Outcome, Rejection> {
         let rules = self.rules.load();
-        let at = explanation.at;
         let policy = &rules.auth_policy;
-        let decision = policy.authorize_observed(
-            received,
-            &self.client,
-            self.keys.as_of(Instant::now()),
-            at,
-            explanation,
-        );
-        if let Err(rejected) = &decision
-            && let Some(cause) = policy.cause(rejected.rejection, received)
-        {
-            explanation.facts.insert("found".to_owned(), vec![cause]);
-        }
-        let decision = match decision {
-            Err(unknown) if unknown.rejection == Rejection::TokenKeyUnknown => {
-                Err(self.after_fetch(policy, received).into())
-            }
-            decision => decision,
-        };
-        let decision = match decision {
-            // As the proxy decides in report-only mode; the checks so far stay as they are.
-            Err(rejected) => policy.forward_if_reporting(rejected, received, at),
-            allowed => allowed,
-        };
+        let decision = self.authorize(policy, received, explanation);
         if let Some(token) = policy.token(received) {
             explanation.show_token(token.as_str());
         }
@@ -127,6 +104,28 @@ impl Explainer {
             explanation.learned("service", line);
         }
         Ok(forward.outcome())
+    }
+
+    /// Decides as the proxy does, and notes the cause of a rejection.
+    fn authorize(
+        &self,
+        policy: &AuthPolicy,
+        received: &ReceivedHead,
+        explanation: &mut Explanation,
+    ) -> Result<Decision, Rejected> {
+        let (keys, at) = (self.keys.as_of(Instant::now()), explanation.at);
+        let decision = policy.authorize_observed(received, &self.client, keys, at, explanation);
+        let Err(mut rejected) = decision else {
+            return decision;
+        };
+        if let Some(cause) = policy.cause(rejected.rejection, received) {
+            explanation.facts.insert("found".to_owned(), vec![cause]);
+        }
+        if rejected.rejection == Rejection::TokenKeyUnknown {
+            rejected = self.after_fetch(policy, received).into();
+        }
+        // As the proxy decides in report-only mode; the checks so far stay as they are.
+        policy.forward_if_reporting(rejected, received, at)
     }
 
     /// Shows the keys of the token's issuer, also keys that are too old to be trusted.

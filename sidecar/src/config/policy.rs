@@ -7,7 +7,7 @@ use postern_contract::settings;
 use postern_http::cors::AllowedOrigins;
 use postern_http::host::host_port::redacted;
 use postern_http::path::patterns::{ContextPath, PassList};
-use postern_process::command_line::joined_members;
+use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
 use postern_token::keys::algorithms;
@@ -17,7 +17,7 @@ use postern_token::sources::TokenSources;
 use super::access_rules::access_rules;
 use super::flag_value::flag_error;
 use super::issuers::AllIssuers;
-use super::reporting::reporting_until;
+use super::reporting::{self, reporting_until};
 use crate::cli::ServeArgs;
 use crate::cli::policy_args::{RulesArgs, TokenArgs};
 use crate::cli::service_args::UpstreamRequestArgs;
@@ -26,7 +26,6 @@ use crate::decision::protected_resource::{BoundTokenSupport, ProtectedResource};
 use crate::identity::user_header::UserHeader;
 use crate::upstream::UpstreamAddress;
 use crate::upstream::service_request::UpstreamRequestPolicy;
-use postern_process::command_line::texts::Text;
 
 /// Bound on the value of `Authorization`. Tokens of large directories list hundreds of groups.
 const MAX_AUTHORIZATION_BYTES: usize = 16 * 1024;
@@ -36,7 +35,7 @@ const MAX_AUTHORIZATION_BYTES: usize = 16 * 1024;
 /// # Errors
 /// As [`super::Config::new`].
 pub(super) fn auth_policy(
-    args: &RulesArgs,
+    args: &ServeArgs,
     upstream: &UpstreamAddress,
     has_client_certificates: bool,
     settings: AllIssuers,
@@ -47,15 +46,23 @@ pub(super) fn auth_policy(
         user_header,
         ..
     } = settings;
-    let interceptor = interceptor(args)?;
-    let access_rules = access_rules(args, &issuers, interceptor.pass_list())?;
+    let interceptor = interceptor(&args.rules)?;
+    let access_rules = access_rules(&args.rules, &issuers, interceptor.pass_list())?;
     let mut rules =
         AuthPolicy::new(interceptor, issuers, user_header).with_access_rules(access_rules);
-    rules.reporting_until = reporting_until(&args.enforcement)?;
-    rules.possession = possession(args)?;
+    rules.reporting_until = reporting_until(&args.rules.enforcement)?;
+    rules.possession = possession(&args.rules)?;
     rules.carries_websockets = !upstream.speaks_http_2();
     // Last: their metadata list the scopes of the rules above.
-    rules.resources = resources(args, &client_issuers, &rules, has_client_certificates)?;
+    rules.resources = resources(
+        &args.rules,
+        &client_issuers,
+        &rules,
+        has_client_certificates,
+    )?;
+    check_certificate_field(args, &rules.user_header)?;
+    reporting::check(args, rules.reporting_until, unix_now())?;
+    reject_idle_cookie_origins(&args.rules.tokens, rules.interceptor.sources())?;
     Ok(rules)
 }
 
@@ -107,10 +114,7 @@ fn resources(
 }
 
 /// Rejects a field for clients' certificates without a proxy that may send it, and one that the service gets from here.
-pub(super) fn check_certificate_field(
-    args: &ServeArgs,
-    identity: &UserHeader,
-) -> Result<(), ExitError> {
+fn check_certificate_field(args: &ServeArgs, identity: &UserHeader) -> Result<(), ExitError> {
     let Some(field) = &args.rules.tokens.client_cert_header else {
         return Ok(());
     };
@@ -122,22 +126,6 @@ pub(super) fn check_certificate_field(
         return Ok(());
     };
     Err(flag_error("client-cert-header", field.as_str(), why))
-}
-
-/// Returns a warning for each resource that no audience is: MCP clients request a token for just
-/// this URL (RFC 8707).
-pub(super) fn resources_without_audience(policy: &AuthPolicy) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for ProtectedResource { url, .. } in &*policy.resources {
-        let audience = std::slice::from_ref(url);
-        let mut issuers = policy.issuers.iter();
-        if !issuers.any(|issuer| issuer.policy.audience.accepts(audience)) {
-            warnings.push(format!(
-                "--resource {url}: no audience is this URL, for which clients request tokens"
-            ));
-        }
-    }
-    warnings
 }
 
 fn interceptor(args: &RulesArgs) -> Result<Interceptor, ExitError> {
@@ -172,30 +160,8 @@ fn patterns(flag: &str, pieces: &[String]) -> Result<PassList, ExitError> {
         .map_err(|error| flag_error(flag, &error.pattern, error.source))
 }
 
-/// Paths that no pattern lists on purpose.
-const UNLISTED: [&str; 2] = ["/postern-probe", "/postern-probe/2/3/4.x"];
-
-/// Returns a warning for each list that opens every path, if only for some methods.
-pub(super) fn open_to_all(interceptor: &Interceptor) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (flag, list) in [
-        ("public-path", interceptor.pass_list()),
-        ("optional-auth-path", interceptor.optional()),
-    ] {
-        if UNLISTED.iter().all(|path| list.matches(path)) {
-            warnings.push(format!(
-                "--{flag}: its patterns match every path, which needs no token"
-            ));
-        }
-    }
-    warnings
-}
-
 /// Rejects origins for tokens that no browser sends by itself.
-pub(super) fn reject_idle_cookie_origins(
-    args: &TokenArgs,
-    sources: &TokenSources,
-) -> Result<(), ExitError> {
+fn reject_idle_cookie_origins(args: &TokenArgs, sources: &TokenSources) -> Result<(), ExitError> {
     let has_effect = sources.cookie.is_some() || !sources.headers.is_empty();
     if has_effect || args.cookie_origin.is_empty() {
         return Ok(());
@@ -207,16 +173,4 @@ pub(super) fn reject_idle_cookie_origins(
 /// Builds the context path from the application's name (contract §1).
 fn context_path(app_name: &str) -> Result<ContextPath, ExitError> {
     settings::context_path(app_name).map_err(|error| flag_error("app-name", app_name, error))
-}
-
-/// Warns of members of lists that are several.
-pub(super) fn joined_members_warnings(args: &RulesArgs) -> Vec<String> {
-    let mut warnings = joined_members("audience", args.tokens.audience.iter().map(Text::as_str));
-    for (flag, members) in [
-        ("claim", &args.tokens.claim),
-        ("claim-header", &args.identity.claim_header),
-    ] {
-        warnings.extend(joined_members(flag, members.iter().map(String::as_str)));
-    }
-    warnings
 }

@@ -137,10 +137,6 @@ impl AuthPolicy {
             }
             AuthRequirement::Pass => None,
             AuthRequirement::NeedsToken(token) => {
-                // Before the verification: the page gets the same response, whatever the cookie holds.
-                if self.is_cross_site(token, request) {
-                    return Ok(observer.check("cross_site", Err(Rejection::CrossSite))?);
-                }
                 Some(self.check_token(&keys, &presented(token), target.path(), observer)?)
             }
             AuthRequirement::Preflight {
@@ -194,6 +190,10 @@ impl AuthPolicy {
         observer: &mut O,
     ) -> Result<Arc<VerifiedToken>, Rejected> {
         let request = presented.request;
+        // Before the verification: the page gets the same response, whatever the cookie holds.
+        if self.is_cross_site(presented.token, request) {
+            return Ok(observer.check("cross_site", Err(Rejection::CrossSite))?);
+        }
         let verified = self.verified(keys, presented, observer)?;
         let requested = RuleRequest {
             method: &request.method,

@@ -126,14 +126,7 @@ impl<C: Downstream> Exchange<'_, C> {
         let download = &mut self.progress.download;
         let had_head = download.head.is_some();
         if !download.has_room() {
-            // Frames of a shared connection must not pile up in `h2` while this client is slow.
-            self.service.take_in(cx);
-            if !had_head {
-                self.await_head();
-            // The client is the slow side: the service's timeout begins with the next read.
-            } else if !self.is_rest {
-                self.deadlines.response_until = None;
-            }
+            self.hold_response(cx);
             return Ok(Continue(false));
         }
         // With the latest state: a drain may have begun, and an unread body ends the connection.
@@ -144,16 +137,13 @@ impl<C: Downstream> Exchange<'_, C> {
             ..self.request
         };
         let waiting = download.out.waiting();
-        let received = match download.poll_receive(self.service, request, cx) {
-            Poll::Ready(received) => received,
-            Poll::Pending if had_head => {
+        let Poll::Ready(received) = download.poll_receive(self.service, request, cx) else {
+            if had_head {
                 self.deadlines.await_response();
-                return Ok(Continue(false));
-            }
-            Poll::Pending => {
+            } else {
                 self.await_head();
-                return Ok(Continue(false));
             }
+            return Ok(Continue(false));
         };
         if download.head.is_some() {
             self.deadlines.response_until = None;
@@ -178,6 +168,18 @@ impl<C: Downstream> Exchange<'_, C> {
             // The response says more about its stream.
             (Err(error), Service::Http2(_)) => Err(error),
             (Err(error), Service::Http1(_)) => Err(self.upload.failure().unwrap_or(error)),
+        }
+    }
+
+    /// Leaves the response with the service while the client takes no more of it.
+    fn hold_response(&mut self, cx: &mut Context<'_>) {
+        // Frames of a shared connection must not pile up in `h2` while this client is slow.
+        self.service.take_in(cx);
+        if self.progress.download.head.is_none() {
+            self.await_head();
+        // The client is the slow side: the service's timeout begins with the next read.
+        } else if !self.is_rest {
+            self.deadlines.response_until = None;
         }
     }
 

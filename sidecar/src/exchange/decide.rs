@@ -116,27 +116,20 @@ impl App {
     ) -> (Outcome, LocalResponse) {
         let rejection = rejected.rejection;
         let policy = &request.rules.auth_policy;
-        let response = policy
-            .challenge_parameters(rejected, &request.head)
-            .iter()
-            .fold(
-                LocalResponse::rejection(rejection),
-                |response, parameter| response.challenging(parameter),
-            );
-        let response = if policy.interceptor.sources().takes_proofs {
-            response.challenging_for_proofs(rejection)
-        } else {
-            response
-        };
+        let mut response = LocalResponse::rejection(rejection);
+        for parameter in policy.challenge_parameters(rejected, &request.head) {
+            response = response.challenging(&parameter);
+        }
+        if policy.interceptor.sources().takes_proofs {
+            response = response.challenging_for_proofs(rejection);
+        }
         // Clients come again when the sidecar may have keys, and not before.
-        let response = match rejection {
-            Rejection::AuthKeysUnavailable
-            | Rejection::AuthKeysStale
-            | Rejection::RevocationsStale => {
-                response.retry_after(self.keys.seconds_until_next(now))
-            }
-            _ => response,
-        };
+        if let Rejection::AuthKeysUnavailable
+        | Rejection::AuthKeysStale
+        | Rejection::RevocationsStale = rejection
+        {
+            response = response.retry_after(self.keys.seconds_until_next(now));
+        }
         (Outcome::Rejected(rejection), response)
     }
 }

@@ -57,11 +57,9 @@ pub(crate) struct FailedFetch {
     pub(crate) next: Instant,
 }
 
-impl FailedFetch {
-    pub(super) fn in_words(&self) -> String {
-        let (since, reason) = (moment(self.since), &self.reason);
-        format!("the fetches fail since {since}: {reason}")
-    }
+/// Describes an outage that began `since`, in seconds since 1970.
+pub(super) fn outage_in_words(since: i64, reason: &str) -> String {
+    format!("the fetches fail since {}: {reason}", moment(since))
 }
 
 impl CurrentKeys {

@@ -8,7 +8,7 @@ use postern_contract::rejection::Rejection;
 use postern_token::times::moment;
 use postern_transport::admin::health::ConditionState;
 
-use super::current::CurrentKeys;
+use super::current::{CurrentKeys, outage_in_words};
 use super::issuer_keys::IssuerKeys;
 
 const NOT_FETCHED: &str = "not fetched yet";
@@ -60,7 +60,7 @@ pub(crate) fn list_report(keys: &CurrentKeys, source: &str, now: Instant) -> Con
         (Some(failed), _) => Some(failed.clone()),
         // A server that rejects the application alone still sends its list.
         (None, Some(away)) if age > now.saturating_duration_since(away.began) => {
-            Some(away.in_words())
+            Some(outage_in_words(away.since, &away.reason))
         }
         _ => None,
     };
@@ -117,11 +117,13 @@ fn note(issuer: &CurrentKeys, now: Instant) -> Option<String> {
                 Some(until) => moment(until),
                 None => "a fetch brings others".to_owned(),
             };
-            let fails = failed.in_words();
+            let fails = outage_in_words(failed.since, &failed.reason);
             notes.push(format!("{fails}; the keys count until {until}"));
         }
         // The failure of the only issuer is the report's `reason` already.
-        (Some(failed), None) if is_named => notes.push(failed.in_words()),
+        (Some(failed), None) if is_named => {
+            notes.push(outage_in_words(failed.since, &failed.reason));
+        }
         _ => {}
     }
     notes.extend(issuer.clock.note());

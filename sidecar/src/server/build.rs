@@ -1,6 +1,6 @@
 //! Builds the Pingora server and its services: the proxy, the issuers, the admin port, the shutdown.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,8 +8,7 @@ use axum::Router;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use postern_process::exit::ExitError;
-use postern_process::logs::subscriber::LogFormat;
-use postern_process::supervisor::{FirstFailure, supervisor};
+use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
 use postern_transport::net::connection_slots::ConnectionSlots;
 use postern_transport::net::fd_limit;
 use postern_transport::net::listener::{Port, address, bind};
@@ -38,10 +37,9 @@ use crate::upstream::{IDLE_TIMEOUT, UpstreamNames};
 /// # Errors
 /// At the start, an address that cannot be bound or resolved; later, the end of a background task.
 pub(crate) fn serve(config: Config, files: FileStates) -> Result<(), ExitError> {
-    let args = &config.args;
     // Ports are bound first: a port in use ends the start before any task runs.
-    let public = bind(Port::Public, args.listening.listen)?;
-    let admin = bind(Port::Admin, args.listening.admin_listen)?;
+    let public = bind(Port::Public, config.args.listening.listen)?;
+    let admin = bind(Port::Admin, config.args.listening.admin_listen)?;
     let app = Arc::new(App::new(&config)?);
     let addresses = [
         (Port::Public, address(&public)?),
@@ -49,41 +47,15 @@ pub(crate) fn serve(config: Config, files: FileStates) -> Result<(), ExitError> 
     ];
     let (background, ends) = supervisor();
     let (tasks, changes) = issuer_tasks(&config, &app)?;
-    let stop = graceful_stop((addresses, args.logs.log_format), &config, &app, ends);
+    let stop = graceful_stop(addresses, &config, &app, ends);
     let failure = Arc::clone(&stop.failure);
     let started = Instant::now();
     let admin_routes = admin_routes(&config, &app, &stop, started);
 
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
-    if let Some(names) = UpstreamNames::for_upstream(&app.upstream) {
-        server.add_service(supervised("name lookup", names.run(), &background));
-    }
-    let reload = Reload {
-        start: args.clone(),
-        files,
-        app: Arc::clone(&app),
-        issuers: changes,
-        condition: app.health.files("configuration"),
-    };
-    server.add_service(supervised("reload", reload.run(), &background));
-    if let Some(tls) = &config.tls {
-        let following = follow_tls(
-            Arc::clone(tls),
-            app.metrics.tls.clone(),
-            app.health.files("tls_files"),
-        );
-        server.add_service(supervised("certificate reload", following, &background));
-    }
-    if let Some(check) = exposure_probe(&config, &app) {
-        server.add_service(supervised("exposure check", check.run(), &background));
-    }
+    add_watches(&mut server, &config, &app, files, changes, &background);
     let probes = probes::routes(config.probes.clone())?;
-    let clients = client_connections(&config, Arc::clone(&app));
-    let clients = listener::serve(clients, public, app.drain.watcher());
-    let mut clients = until_stopped("proxy", clients, &background);
-    // `None`: the connections of clients get all configured threads.
-    clients.threads = None;
-    server.add_service(clients);
+    add_proxy(&mut server, &config, &app, public, &background);
     server.add_service(supervised("key refresh", run_issuers(tasks), &background));
     let admin = serve_admin_port(
         admin,
@@ -106,6 +78,68 @@ pub(crate) fn serve(config: Config, files: FileStates) -> Result<(), ExitError> 
         Some(failure) => Err(failure.clone()),
         None => Ok(()),
     }
+}
+
+/// Adds what follows changes around the proxy: names, settings, certificates, the exposed port.
+fn add_watches(
+    server: &mut Server,
+    config: &Config,
+    app: &Arc<App>,
+    files: FileStates,
+    issuers: Changes,
+    background: &Supervisor,
+) {
+    if let Some(names) = UpstreamNames::for_upstream(&app.upstream) {
+        server.add_service(supervised("name lookup", names.run(), background));
+    }
+    let reload = Reload {
+        start: config.args.clone(),
+        files,
+        app: Arc::clone(app),
+        issuers,
+        condition: app.health.files("configuration"),
+    };
+    server.add_service(supervised("reload", reload.run(), background));
+    if let Some(tls) = &config.tls {
+        let following = follow_tls(
+            Arc::clone(tls),
+            app.metrics.tls.clone(),
+            app.health.files("tls_files"),
+        );
+        server.add_service(supervised("certificate reload", following, background));
+    }
+    if let Some(check) = exposure_probe(config, app) {
+        server.add_service(supervised("exposure check", check.run(), background));
+    }
+}
+
+/// Adds the service of the public port.
+fn add_proxy(
+    server: &mut Server,
+    config: &Config,
+    app: &Arc<App>,
+    public: TcpListener,
+    background: &Supervisor,
+) {
+    let descriptors = fd_limit::for_clients();
+    let max = limits::max_of(
+        "--max-connections",
+        config.args.limits.max_connections,
+        descriptors,
+    );
+    let evicted = app.metrics.connections_evicted.clone();
+    let max_idle = limits::max_idle(descriptors);
+    let clients = ClientConnections {
+        requests: Arc::new(Exchanges::new(Arc::clone(app), max_idle, IDLE_TIMEOUT)),
+        tls: config.tls.clone(),
+        slots: ConnectionSlots::counting("public port", max, evicted),
+        head_timeout: config.args.limits.request_header_timeout.duration(),
+    };
+    let serving = listener::serve(clients, public, app.drain.watcher());
+    let mut proxy = until_stopped("proxy", serving, background);
+    // `None`: the connections of clients get all configured threads.
+    proxy.threads = None;
+    server.add_service(proxy);
 }
 
 /// Returns the check of the service's port on the pod's address.
@@ -154,7 +188,7 @@ fn admin_routes(config: &Config, app: &App, stop: &GracefulStop, started: Instan
 }
 
 fn graceful_stop(
-    (addresses, log_format): ([(Port, SocketAddr); 2], LogFormat),
+    addresses: [(Port, SocketAddr); 2],
     config: &Config,
     app: &App,
     ends: FirstFailure,
@@ -163,7 +197,7 @@ fn graceful_stop(
     serving.set_ready();
     GracefulStop {
         addresses: addresses.into(),
-        log_format,
+        log_format: config.args.logs.log_format,
         lame_duck: config.args.stop.lame_duck.duration(),
         drain_timeout: config.args.stop.drain_timeout.duration(),
         drain: app.drain.clone(),
@@ -190,23 +224,6 @@ fn issuer_tasks(config: &Config, app: &App) -> Result<(Vec<IssuerTask>, Changes)
             )
         })
         .collect()
-}
-
-fn client_connections(config: &Config, app: Arc<App>) -> ClientConnections {
-    let descriptors = fd_limit::for_clients();
-    let max = limits::max_of(
-        "--max-connections",
-        config.args.limits.max_connections,
-        descriptors,
-    );
-    let evicted = app.metrics.connections_evicted.clone();
-    let requests = Exchanges::new(app, limits::max_idle(descriptors), IDLE_TIMEOUT);
-    ClientConnections {
-        requests: Arc::new(requests),
-        tls: config.tls.clone(),
-        slots: ConnectionSlots::counting("public port", max, evicted),
-        head_timeout: config.args.limits.request_header_timeout.duration(),
-    }
 }
 
 fn pingora_conf(config: &Config) -> ServerConf {

@@ -38,10 +38,15 @@ impl ClientConnections {
     /// plain HTTP gets a response.
     async fn secured(
         &self,
-        socket: Socket,
+        socket: TcpStream,
         peer: IpAddr,
         activity: &Activity,
     ) -> Option<ClientTransport> {
+        // Without a timeout a write may wait forever.
+        let timeout = self.requests.app.downstream_write_timeout;
+        // A response may be two writes; the second must not wait for the acknowledgement of the first.
+        let _ = socket.set_nodelay(true);
+        let socket = Socket::new(socket, timeout.unwrap_or(Duration::MAX));
         let Some(tls) = &self.tls else {
             return Some(Either::Left(socket));
         };
@@ -98,23 +103,15 @@ impl ClientConnections {
         mut drain: DrainWatcher,
     ) {
         let requests = &self.requests;
-        // Without a timeout a write may wait forever.
-        let timeout = requests.app.downstream_write_timeout;
-        // A response may be two writes; the second must not wait for the acknowledgement of the first.
-        let _ = socket.set_nodelay(true);
-        let socket = Socket::new(socket, timeout.unwrap_or(Duration::MAX));
         // Boxed: most connections have no handshake, and none for long.
         let Some(transport) = Box::pin(self.secured(socket, peer.ip(), &activity)).await else {
             return;
         };
         // The client's choice over TLS, which its first bytes have to keep.
         let chose = transport::chose_http_2(&transport);
-        let client = Client::new(
-            Some(peer.ip()),
-            chose.is_some(),
-            &requests.app.trusted_proxies,
-        )
-        .with_certificate(transport::client_certificate(&transport));
+        let trusted = &requests.app.trusted_proxies;
+        let client = Client::new(Some(peer.ip()), chose.is_some(), trusted)
+            .with_certificate(transport::client_certificate(&transport));
         let mut downstream = Http1Downstream::new(transport, activity, self.head_timeout);
         let is_http_2 = match chose {
             Some(false) => Ok(false),

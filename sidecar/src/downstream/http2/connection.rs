@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
-use h2::server::Builder;
+use bytes::{Bytes, BytesMut};
+use h2::RecvStream;
+use h2::server::{Builder, Connection, SendResponse};
+use http::Request;
 use postern_contract::rejection::Rejection;
 use postern_transport::drain::{DrainWatcher, Phase};
 use postern_transport::net::connection_slots::Activity;
@@ -42,7 +44,7 @@ pub(crate) async fn serve(
     connection: NewConnection,
     client: Client,
     goodbye: &Notify,
-    mut drain: DrainWatcher,
+    drain: DrainWatcher,
 ) {
     let activity = connection.activity;
     activity.speaks_http_2();
@@ -55,36 +57,24 @@ pub(crate) async fn serve(
         Box::new(report),
     );
     // The handshake waits for nothing: the preface is here.
-    let Ok(mut connection) = builder().handshake(transport).await else {
+    let Ok(connection) = builder().handshake(transport).await else {
         return;
     };
     let client = Arc::new(client);
-    let streams = TaskTracker::new();
+    let mut streams = Streams {
+        connection,
+        running: TaskTracker::new(),
+        goodbye,
+        drain,
+        leaves_in: Phase::Closing,
+        is_leaving: false,
+    };
     // A closed tracker can be waited for, and still takes streams.
-    streams.close();
-    let (mut has_served, mut is_leaving) = (false, false);
-    loop {
-        let accepted = tokio::select! {
-            // `biased`: a busy connection, whose `accept` is always ready, has to leave too.
-            biased;
-            () = leave(&mut drain, has_served, goodbye, &streams), if !is_leaving => {
-                is_leaving = true;
-                // The next `accept` sends the GOAWAY and still takes streams that are on their way.
-                connection.graceful_shutdown();
-                continue;
-            }
-            accepted = connection.accept() => accepted,
-            // A client may keep the connection open after the GOAWAY.
-            () = idle(&streams), if is_leaving => None,
-        };
-        // `None` comes after the last stream; an error is an error of the whole connection.
-        let Some(Ok((request, response))) = accepted else {
-            break;
-        };
-        has_served = true;
+    streams.running.close();
+    while let Some((request, response)) = streams.next().await {
         let (exchanges, client) = (Arc::clone(exchanges), Arc::clone(&client));
         let stream = activity.stream();
-        streams.spawn(async move {
+        streams.running.spawn(async move {
             let (parts, body) = request.into_parts();
             let head = ReceivedHead::from_stream(parts, !body.is_end_stream());
             let mut downstream =
@@ -95,9 +85,9 @@ pub(crate) async fn serve(
         });
     }
     // The drop ends the streams that are left, whose tasks would wait for their clients.
-    drop(connection);
+    drop(streams.connection);
     // The wait lets each request be recorded: the process may end with its last connection.
-    streams.wait().await;
+    streams.running.wait().await;
 }
 
 fn builder() -> Builder {
@@ -112,20 +102,49 @@ fn builder() -> Builder {
     builder
 }
 
-/// Waits until the client has to go elsewhere. In a drain a new connection serves a stream first, as in
-/// HTTP/1.x: its client may know no other address yet, and would only come again. An idle connection is left
-/// with a GOAWAY too, without which a request on its way would be lost (RFC 9113 §9.1).
-async fn leave(
-    drain: &mut DrainWatcher,
-    has_served: bool,
-    goodbye: &Notify,
-    streams: &TaskTracker,
-) {
-    let phase = if has_served {
-        Phase::Draining
-    } else {
-        Phase::Closing
-    };
+/// The streams of a connection.
+struct Streams<'c> {
+    connection: Connection<FollowedTransport, Bytes>,
+    running: TaskTracker,
+    goodbye: &'c Notify,
+    drain: DrainWatcher,
+    /// The phase in which the client has to go elsewhere. A new connection serves a stream first, as in
+    /// HTTP/1.x: its client may know no other address yet, and would only come again.
+    leaves_in: Phase,
+    /// True once the client has to go elsewhere.
+    is_leaving: bool,
+}
+
+impl Streams<'_> {
+    /// Waits for the next stream; returns `None` once no other follows.
+    async fn next(&mut self) -> Option<(Request<RecvStream>, SendResponse<Bytes>)> {
+        loop {
+            tokio::select! {
+                // `biased`: a busy connection, whose `accept` is always ready, has to leave too.
+                biased;
+                () = leave(&mut self.drain, self.leaves_in, self.goodbye, &self.running),
+                    if !self.is_leaving =>
+                {
+                    self.is_leaving = true;
+                    // The next `accept` sends the GOAWAY and still takes streams that are on their way.
+                    self.connection.graceful_shutdown();
+                }
+                accepted = self.connection.accept() => {
+                    // `None` comes after the last stream; an error is an error of the whole connection.
+                    let stream = accepted?.ok()?;
+                    self.leaves_in = Phase::Draining;
+                    return Some(stream);
+                }
+                // A client may keep the connection open after the GOAWAY.
+                () = idle(&self.running), if self.is_leaving => return None,
+            }
+        }
+    }
+}
+
+/// Waits until the client has to go elsewhere. An idle connection is left with a GOAWAY too, without which a
+/// request on its way would be lost (RFC 9113 §9.1).
+async fn leave(drain: &mut DrainWatcher, phase: Phase, goodbye: &Notify, streams: &TaskTracker) {
     tokio::select! {
         () = drain.reached(phase) => {}
         () = goodbye.notified() => {}

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use postern_process::clock::{self, unix_now};
 use postern_token::keys::KeySet;
 use postern_token::revocations::RevocationList;
-use postern_token::times::moment;
 
 use super::fetched_list::{FetchedList, ListError, age_of_list, verify_fetched};
 use super::{CachedList, Revocations};
-use crate::issuers::current::CurrentKeys;
+use crate::issuers::current::{CurrentKeys, outage_in_words};
 use crate::issuers::fetch_time::FetchTime;
 use crate::telemetry::metrics::{ListResult, Metrics};
 
@@ -138,10 +137,8 @@ impl RevocationRefresh {
         if outage.load().is_some() {
             return false;
         }
-        let since = moment(unix_now());
-        outage.store(Some(Arc::new(format!(
-            "the fetches fail since {since}: {server}: {error}"
-        ))));
+        let in_words = outage_in_words(unix_now(), &format!("{server}: {error}"));
+        outage.store(Some(Arc::new(in_words)));
         true
     }
 
