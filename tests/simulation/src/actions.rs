@@ -8,10 +8,12 @@ use std::time::Duration;
 use auth_server::simulation::{Administration, Reply};
 use axum::body::Body;
 use http::{Request, StatusCode, header};
+use sidecar::simulation::Verdict;
 use tokio::time::Instant;
 
 pub use self::administration::register;
 use self::administration::{OTHER, command, end, foreign_logout, register_other, revoke_key};
+use crate::laws::Asked;
 use crate::model::{Ended, Session, Token, USER};
 use crate::plan::{Action, Credential, Presented};
 use crate::world::World;
@@ -20,6 +22,10 @@ use crate::world::World;
 const LOGOUTS: usize = 4;
 /// A client whose refresh failed asks again this often.
 const REFRESHES: usize = 4;
+/// A token that comes by a refresh may have been issued so many seconds ago, in the response that was lost.
+const RENEWED_BEFORE: i64 = 60;
+/// The time after which no server has another time than the store, or a token from before.
+const TIMES_DIFFER: Duration = Duration::from_secs(120);
 
 pub async fn act(world: Arc<World>, action: Action) {
     match action {
@@ -191,15 +197,19 @@ pub async fn login(world: &Arc<World>, client: usize, server: usize) -> bool {
     let Some(token) = token else {
         return false;
     };
-    if has_time && world.has_compared_clocks(server) {
-        laws.require_store_time(&token, sent..=world.sky.store_now());
-    }
     let refresh_token = data["refresh_token"].as_str().map(str::to_owned);
     let has_session = refresh_token.is_some();
+    let has_time = has_time && world.has_compared_clocks(server);
+    let session = token.claims.session.clone().unwrap_or_default();
+    laws.issued(
+        &token,
+        &session,
+        has_time.then(|| sent..=world.sky.store_now()),
+    );
     let is_safe = !laws.has_lost_since(began);
     laws.clients[client] = laws.sessions.len();
     laws.sessions.push(Session {
-        id: token.claims.session.clone().unwrap_or_default(),
+        id: session,
         received: refresh_token
             .into_iter()
             .map(|it| (it, Instant::now()))
@@ -255,9 +265,10 @@ pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Pr
         {
             break;
         }
+        world.laws.lock().refresh_failed(session, began);
         tokio::time::sleep(Duration::from_secs(3)).await;
         // Another request of this client may have brought the next one meanwhile.
-        if !world.laws.lock().refresh_failed(session, &presented, began) {
+        if !world.laws.lock().sessions[session].has_latest(&presented) {
             return false;
         }
     }
@@ -272,8 +283,13 @@ pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Pr
             .unwrap_or_default()
             .to_owned();
         laws.renewed(session, &presented, &next, sent);
-        let token = said["access_token"].as_str().and_then(Token::read);
-        laws.tokens.extend(token);
+        if let Some(token) = said["access_token"].as_str().and_then(Token::read) {
+            let id = laws.sessions[session].id.clone();
+            let now = world.sky.store_now();
+            let has_time = world.sky.clock_set() + TIMES_DIFFER < Instant::now();
+            laws.issued(&token, &id, has_time.then(|| now - RENEWED_BEFORE..=now));
+            laws.tokens.push(token);
+        }
         return true;
     }
     if reply.status == StatusCode::BAD_REQUEST && said["error"] == "invalid_grant" {
@@ -366,5 +382,44 @@ pub async fn use_token(world: &Arc<World>, client: usize, sidecar: usize, former
         .laws
         .lock()
         .decided(world, sidecar, &token, &keys, verdict);
-    verdict == sidecar::simulation::Verdict::Forwarded
+    let is_served = verdict == Verdict::Forwarded;
+    if is_served {
+        // Whoever has seen a token without its signature knows nothing that counts.
+        let verdict = running.decide(&forged(&token.text)).await;
+        let is_rejected = matches!(verdict, None | Some(Verdict::Rejected(_, 401)));
+        world.laws.lock().require(is_rejected, || {
+            format!("sidecar {sidecar} says {verdict:?} to another signature")
+        });
+    }
+    ask(world, sidecar % world.setting.servers, &token).await;
+    is_served
+}
+
+/// Returns the token with another signature.
+fn forged(token: &str) -> String {
+    let (signed, signature) = token.split_at(token.len() - 40);
+    let other = if signature.starts_with('A') { "B" } else { "A" };
+    format!("{signed}{other}{}", &signature[1..])
+}
+
+/// Asks a server for the user of a token.
+async fn ask(world: &Arc<World>, server: usize, token: &Token) {
+    let asked = Asked {
+        server,
+        polled: world.polled(server),
+    };
+    let request = Request::get("/auth/current/user/details")
+        .header(header::AUTHORIZATION, format!("Bearer {}", token.text))
+        .body(Body::empty())
+        .expect("a request");
+    let Some(reply) = world.request(server, request).await else {
+        return;
+    };
+    world.story.tell(|| {
+        format!(
+            "server {server} is asked for the user: {}",
+            described(Some(&reply))
+        )
+    });
+    world.laws.lock().asked(world, asked, token, reply.status);
 }

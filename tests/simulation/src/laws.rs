@@ -6,10 +6,10 @@
 mod keys;
 mod refreshes;
 mod sidecars;
+mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ use tokio::time::Instant;
 use self::keys::Known;
 use self::sidecars::Fetches;
 pub use self::sidecars::Served;
-use crate::model::{End, Ended, Keeps, MEASURED, Session, Token, USER, foreign_token, token_of};
+pub use self::tokens::Asked;
+use crate::model::{End, Ended, Keeps, Session, Token, USER, foreign_token, token_of};
 use crate::plan::Setting;
 use crate::story::Story;
 use crate::world::World;
@@ -55,6 +56,8 @@ pub struct Laws {
     pub keyless: Option<Instant>,
     /// The moment when a sidecar has last rejected a token with 401, by its number and the key.
     rejected: BTreeMap<(usize, String), Instant>,
+    /// The tokens that a running sidecar has rejected as revoked.
+    revoked: BTreeSet<(usize, String)>,
     /// The entries of the log at the last check.
     log: Vec<(i64, i64)>,
     /// The largest number of a list that each running server has published.
@@ -96,6 +99,7 @@ impl Laws {
 
     pub fn sidecar_starts(&mut self, sidecar: usize) {
         self.sidecars.insert(sidecar, Fetches::default());
+        self.revoked.retain(|(other, _)| *other != sidecar);
     }
 
     /// Notes a requested end, and returns its position.
@@ -376,16 +380,6 @@ impl Laws {
         }
         self.require(ended == 0 || may_lose || (ended, entries) == (1, 1), || {
             format!("{ended} statements of another issuer count, with {entries} entries in the log")
-        });
-    }
-
-    /// A server counts with the store's clock once it has compared its own. `between`: from the request on until
-    /// the response.
-    pub fn require_store_time(&mut self, token: &Token, between: RangeInclusive<i64>) {
-        let issued = token.claims.issued_at.unwrap_or_default();
-        let near = between.start() - MEASURED..=between.end() + MEASURED;
-        self.require(near.contains(&issued), || {
-            format!("a token was issued at {issued}, when the store had {between:?}")
         });
     }
 }

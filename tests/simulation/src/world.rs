@@ -11,6 +11,8 @@ use fastrand::Rng;
 use http::{HeaderValue, Request, header};
 use parking_lot::Mutex;
 use postern_process::simulation::Machine;
+use postern_token::keys::VerificationKey;
+use postern_token::keys::signing_type::SigningType;
 use postern_transport::http_client::simulated::{Network, Responding};
 use sidecar::simulation::Sidecar;
 use tokio::time::Instant;
@@ -37,6 +39,8 @@ pub struct World {
     isolated_until: Vec<Mutex<Instant>>,
     clocks: Vec<Mutex<i64>>,
     random: Mutex<Rng>,
+    /// Decides which commands die.
+    deaths: Mutex<Rng>,
 }
 
 struct Running<T> {
@@ -62,6 +66,7 @@ impl World {
                 .collect(),
             clocks: (0..servers).map(|_| Mutex::default()).collect(),
             random: Mutex::new(Rng::with_seed(!seed)),
+            deaths: Mutex::new(Rng::with_seed(seed.wrapping_mul(37))),
             sky,
             setting,
             story,
@@ -116,6 +121,20 @@ impl World {
     #[must_use]
     pub fn machine(&self) -> Arc<Machine> {
         Machine::new(self.sky.began, EPOCH)
+    }
+
+    /// Returns the machine of a command, which may die within some calls of the store.
+    #[must_use]
+    pub fn machine_of_command(&self) -> Arc<Machine> {
+        let (machine, mut random) = (self.machine(), self.deaths.lock());
+        if self.sky.losses() > 0 && random.u8(..8) == 0 {
+            let (dying, lives) = (Arc::clone(&machine), random.u64(..20_000));
+            machine.run(async move {
+                tokio::time::sleep(Duration::from_micros(lives)).await;
+                dying.kill();
+            });
+        }
+        machine
     }
 
     /// Starts a server, unless it runs.
@@ -195,8 +214,20 @@ impl World {
         *self.isolated_until[sidecar].lock() = Instant::now() + lasts;
     }
 
+    /// Returns the id of the key by which a server signs.
+    fn signer(&self, server: usize) -> Option<String> {
+        Some(self.server(server)?.keys()?.current)
+    }
+
     /// Returns the state of a server from which a sidecar has fetched something. `polled`: as the request came.
-    fn served(&self, sidecar: usize, server: usize, polled: Option<Instant>) -> Served {
+    fn served(
+        &self,
+        sidecar: usize,
+        server: usize,
+        before: (Option<Instant>, Option<String>),
+        reply: Option<&Reply>,
+    ) -> Served {
+        let (polled, signer) = before;
         let server = self.server(server);
         let keys = server.as_ref().and_then(|server| server.keys());
         let known = self.sidecar(sidecar).map(|sidecar| sidecar.keys());
@@ -204,7 +235,10 @@ impl World {
             .as_ref()
             .zip(known)
             .is_some_and(|(keys, known)| known.contains(&keys.current));
+        let given = reply.and_then(given_key);
+        let signers = [signer, keys.as_ref().map(|keys| keys.current.clone())];
         Served {
+            given: given.map(|given| (given, signers)),
             polled,
             keys,
             knows_signer,
@@ -298,9 +332,9 @@ impl Network for Wire {
                 return None;
             }
             let path = request.url().path().to_owned();
-            let polled = world.polled(number);
+            let before = (world.polled(number), world.signer(number));
             let reply = world.send(number, converted(&request)).await;
-            let served = world.served(sidecar, number, polled);
+            let served = world.served(sidecar, number, before, reply.as_ref());
             let mut laws = world.laws.lock();
             laws.fetched(sidecar, &path, reply.as_ref(), served);
             drop(laws);
@@ -311,6 +345,13 @@ impl Network for Wire {
             Some(response)
         })
     }
+}
+
+/// Returns the id of the key in a response of the key endpoint.
+fn given_key(reply: &Reply) -> Option<String> {
+    let said: serde_json::Value = serde_json::from_slice(&reply.body).ok()?;
+    let key = VerificationKey::parse(SigningType::Ecdsa, said["data"].as_str()?).ok()?;
+    Some(key.id().to_string())
 }
 
 fn converted(request: &reqwest::Request) -> Request<Body> {

@@ -13,6 +13,8 @@ use crate::world::World;
 
 /// Another issuer that gets no 200 sends its statement again this often, each time after twice the pause.
 const STATEMENTS: usize = 6;
+/// An administrator whose command failed gives it again this often.
+const COMMANDS: usize = 3;
 /// An application that comes and goes.
 pub(super) const OTHER: &str = "reports";
 
@@ -40,7 +42,7 @@ pub(super) async fn register_other(world: &Arc<World>) {
 }
 
 pub(super) async fn command(world: &Arc<World>, command: Administration) -> bool {
-    let machine = world.machine();
+    let machine = world.machine_of_command();
     let way = Arc::clone(&world.ways[world.setting.servers]);
     let done = administer(&machine, &world.store, way, command.clone()).await;
     world
@@ -49,16 +51,26 @@ pub(super) async fn command(world: &Arc<World>, command: Administration) -> bool
     done
 }
 
-/// Asks for an end, and notes its confirmation.
+/// Asks for an end, again where that fails, and notes its confirmation.
 pub(super) async fn end(world: &Arc<World>, ended: Ended, request: Administration) {
     let position = world.laws.lock().note(ended, None);
-    let (sent, store_now) = (Instant::now(), world.sky.store_now());
-    let is_done = command(world, request).await;
+    let (began, store_now) = (Instant::now(), world.sky.store_now());
+    let (mut sent, mut is_done) = (began, false);
+    for attempt in 0..COMMANDS {
+        if attempt > 0 {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        sent = Instant::now();
+        is_done = command(world, request.clone()).await;
+        if is_done {
+            break;
+        }
+    }
     let mut laws = world.laws.lock();
     // The store's clock may have been set back meanwhile.
     laws.ends[position].over = Some(store_now.max(world.sky.store_now()));
     // Where the clock was set meanwhile, the time of the end is not known.
-    if is_done && world.sky.clock_set() < sent {
+    if is_done && world.sky.clock_set() < began {
         laws.confirm(world, position, None, sent);
     }
 }

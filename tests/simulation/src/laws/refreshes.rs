@@ -16,11 +16,9 @@ const REPEATABLE: Duration = Duration::from_secs(30 - 2);
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 impl Laws {
-    /// A use of a refresh token has failed, which began at `sent`. Returns true while it is the latest.
-    pub fn refresh_failed(&mut self, session: usize, presented: &str, sent: Instant) -> bool {
-        let session = &mut self.sessions[session];
-        session.failed.get_or_insert(sent);
-        session.has_latest(presented)
+    /// A use of a refresh token has failed, which began at `sent`.
+    pub fn refresh_failed(&mut self, session: usize, sent: Instant) {
+        self.sessions[session].failed.get_or_insert(sent);
     }
 
     /// The latest refresh token of a session that was not ended counts, also where its use has just failed.
@@ -66,6 +64,9 @@ impl Laws {
         let since = received.map(|(_, at)| sent.saturating_duration_since(*at));
         let is_soon = sets_clocks || since.is_none_or(|since| since < REPEATED);
         let is_open = it.over.is_none_or(|over| over > sent);
+        let began = it.received.first().map(|(_, at)| *at);
+        let age = began.map(|at| sent.saturating_duration_since(at));
+        let is_young = sets_clocks || age.is_none_or(|age| age < LIFETIME + REPEATED);
         let login = login_of(&self.tokens, &it.id);
         let mut ends = self.ends.iter();
         let is_revoked = ends.any(|end| {
@@ -87,6 +88,9 @@ impl Laws {
             });
             self.require(is_open && !is_revoked, || {
                 format!("session {id} had ended, and was renewed")
+            });
+            self.require(is_young, || {
+                format!("session {id} was renewed after {age:?}")
             });
         }
     }

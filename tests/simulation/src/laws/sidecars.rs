@@ -17,6 +17,8 @@ const ABSENT: Duration = Duration::from_secs(10 + 2);
 
 /// A server from which a sidecar has fetched something.
 pub struct Served {
+    /// The id of the key that the key endpoint gave, and those by which the server signed meanwhile.
+    pub given: Option<(String, [Option<String>; 2])>,
     /// The begin of its last poll when the request came.
     pub polled: Option<Instant>,
     pub keys: Option<Keys>,
@@ -83,6 +85,12 @@ impl Laws {
         let is_good = reply.is_some_and(|reply| is_good(reply.status));
         let begun = served.polled.filter(|_| is_good);
         let has_lost = self.has_lost();
+        if let Some((given, signers)) = &served.given {
+            let is_signer = signers.iter().flatten().any(|signer| signer == given);
+            self.require(is_signer, || {
+                format!("the key endpoint gave {given} when {signers:?} signed")
+            });
+        }
         let fetches = self.sidecars.entry(sidecar).or_default();
         if path.ends_with("/key") {
             fetches.fetching = None;
@@ -171,6 +179,17 @@ impl Laws {
         self.require(!(is_ended && is_served), || {
             format!("sidecar {sidecar} serves a token that was ended")
         });
+        self.require(!is_served || self.may_live(world, token), || {
+            format!("sidecar {sidecar} serves a token that has expired")
+        });
+        let rejected = (sidecar, token.text.clone());
+        let comes_back = is_served && !self.has_lost() && self.revoked.contains(&rejected);
+        self.require(!comes_back, || {
+            format!("sidecar {sidecar} serves a token that it has rejected as revoked")
+        });
+        if verdict == Verdict::Rejected("token_revoked", 401) {
+            self.revoked.insert(rejected);
+        }
         let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
         let former = match is_401 {
             true => self.rejected.insert((sidecar, token.key.clone()), now),
@@ -192,7 +211,13 @@ impl Laws {
             });
         }
         // A server may have lacked the key then that is dead now.
-        let was_absent = former.is_some_and(|at| now.duration_since(at) < ABSENT);
+        let fetched = self.fetched_keys.get(&sidecar);
+        let lacked = fetched.is_some_and(|keys| !keys.contains(&token.key));
+        let absent = [former, fetches.key.filter(|_| lacked)];
+        let was_absent = absent
+            .into_iter()
+            .flatten()
+            .any(|at| now.duration_since(at) < ABSENT);
         let seen = self.keys_seen.get(&token.key).copied();
         let servers = world.running_servers();
         let has_polled = |server: &Arc<Server>| seen.is_some() && server.polls().succeeded >= seen;

@@ -1,0 +1,72 @@
+//! The laws of tokens: what they say when they are issued, and that servers reject those that have ended.
+
+use std::ops::RangeInclusive;
+
+use http::StatusCode;
+use tokio::time::Instant;
+
+use super::Laws;
+use crate::model::{Keeps, MEASURED, Token, USER};
+use crate::world::World;
+
+/// Of the settings of the servers, in seconds.
+const LIFETIME: i64 = 600;
+/// Seconds for which a program accepts an expired token, and some more.
+const LEEWAY: i64 = 30 + 2;
+
+/// The state of a server when a client came to it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    pub server: usize,
+    /// The start of its last poll.
+    pub polled: Option<Instant>,
+}
+
+impl Laws {
+    /// A server has issued a token for this session. `between`: from the request on until the response, by the
+    /// store's clock; `None` where the server may have another time, or have issued the token before.
+    pub fn issued(&mut self, token: &Token, session: &str, between: Option<RangeInclusive<i64>>) {
+        let claims = &token.claims;
+        let issued = claims.issued_at.unwrap_or_default();
+        let says = (claims.user_id.as_str(), token.expires - issued);
+        let is_of_session = claims.session.as_deref().unwrap_or_default() == session;
+        self.require(says == (USER, LIFETIME) && is_of_session, || {
+            format!("a token of session {session:?} says {claims:?}")
+        });
+        let is_near = between.as_ref().is_none_or(|between| {
+            (between.start() - MEASURED..=between.end() + MEASURED).contains(&issued)
+        });
+        self.require(is_near, || {
+            format!("a token was issued at {issued}, when the store had {between:?}")
+        });
+    }
+
+    /// A server was asked for the user of a token, and has responded.
+    pub fn asked(&mut self, world: &World, asked: Asked, token: &Token, status: StatusCode) {
+        let (number, is_served) = (asked.server, status == StatusCode::OK);
+        let is_ended = self.ends.iter().any(|end| {
+            let is_known = end.confirmed.is_some_and(|at| Some(at) <= asked.polled);
+            is_known && end.keeps == Keeps::Store && end.ended.ends(token)
+        });
+        self.require(!(is_ended && is_served), || {
+            format!("server {number} serves a token that was ended")
+        });
+        self.require(!is_served || self.may_live(world, token), || {
+            format!("server {number} serves a token that has expired")
+        });
+        let seen = self.keys_seen.get(&token.key).copied();
+        let must_serve = !self.sets_clocks
+            && seen.is_some()
+            && asked.polled >= seen
+            && self.must_count(world, token)
+            && !self.may_be_revoked(&token.key);
+        self.require(!must_serve || status != StatusCode::UNAUTHORIZED, || {
+            format!("server {number} knows the key {}, and says 401", token.key)
+        });
+    }
+
+    /// Returns false for a token that has expired by every clock.
+    pub(super) fn may_live(&self, world: &World, token: &Token) -> bool {
+        self.sets_clocks || world.sky.world_now() <= token.expires + LEEWAY
+    }
+}
