@@ -16,7 +16,7 @@ use crate::manifest::object::{Object, text};
 use crate::manifest::original;
 use crate::network::services::move_alone;
 use crate::network::{ports, protocol};
-use crate::yaml::MAX_LINE;
+use crate::yaml::cut;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 /// Max number of JSON values in the body of one review: far more than the largest workload has. Each value
@@ -69,10 +69,7 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value
         }
         Err(reason) => {
             let object = Object(&review["request"]["object"]).described();
-            let message: String = format!("postern: {object}: {reason}")
-                .chars()
-                .take(MAX_LINE)
-                .collect();
+            let message = cut(&format!("postern: {object}: {reason}"));
             response["allowed"] = false.into();
             response["status"] = json!({"code": 403, "reason": "Forbidden", "message": message});
             Outcome::Rejected
@@ -83,7 +80,7 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value
     Ok((outcome, review))
 }
 
-/// Returns true for more values than a manifest has: parsed values take many times their bytes.
+/// Returns true for a text of JSON with more values than a manifest has.
 fn has_too_many_values(body: &[u8]) -> bool {
     let (mut is_text, mut is_escaped) = (false, false);
     let mut values = 0;

@@ -14,10 +14,10 @@ use crate::network::{ports, services};
 use crate::pod::add_sidecar;
 use crate::yaml::{Document, error};
 
-/// Of a Service whose pods have their sidecars later.
+/// The warning about a Service whose pods have their sidecars later.
 const EARLY: &str = "is moved at once, before the pods that it leads to have their sidecars: apply --only workloads, wait for the rollout, then apply --only services";
 
-/// Of a Service whose workloads have no label, or are in another input.
+/// The warning about a Service whose workloads have no label, or are in another input.
 const ALONE: &str = "has the label postern/sidecar, and no workload here that it selects has it: label the workload, or give its file too";
 
 /// Puts the sidecar into every labelled workload, and moves the Services of its pods. A workload that
@@ -27,11 +27,11 @@ const ALONE: &str = "has the label postern/sidecar, and no workload here that it
 /// For the first object that would look protected and not be.
 pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<(), ExitError> {
     // Before the sidecars are put in: these pods run without one until their rollout.
-    let mut without = BTreeSet::new();
+    let mut unprotected = BTreeSet::new();
     for object in objects(documents) {
         let is_running = !text(object.0, "/metadata/resourceVersion").is_empty();
         if is_running && !object.is_protected() {
-            without.insert(object.described());
+            unprotected.insert(object.described());
         }
     }
     // Workloads first: Services are moved only to pods that have a sidecar by now.
@@ -40,7 +40,7 @@ pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<
         Ok([warnings, missing(Object(value), input)].concat())
     })?;
     change(documents, |value, input| {
-        change_service(value, input, &without)
+        change_service(value, input, &unprotected)
     })
 }
 
@@ -123,7 +123,7 @@ fn change(
     documents: &mut [Document],
     changed: impl Fn(&mut Value, &[Document]) -> Result<Vec<String>, String>,
 ) -> Result<(), ExitError> {
-    // All before any is replaced: each is changed beside the input as it was.
+    // Replace none before all are changed: each change depends on the whole input as it was.
     let mut all = Vec::new();
     for document in &*documents {
         let mut value = document.value.clone();
@@ -163,11 +163,11 @@ pub(crate) fn change_workload(
     Ok(warnings)
 }
 
-/// Moves a Service to the sidecars of its pods. `without` are running workloads that have none yet.
+/// Moves a Service to the sidecars of its pods. `unprotected` are running workloads that have none yet.
 fn change_service(
     value: &mut Value,
     input: &[Document],
-    without: &BTreeSet<String>,
+    unprotected: &BTreeSet<String>,
 ) -> Result<Vec<String>, String> {
     let service = Object(value);
     if service.kind() != "Service" {
@@ -198,13 +198,10 @@ fn change_service(
         // A service on a socket has no port that could lead to it.
         port.is_some() && ports::target_port(pod, target) == port
     })?;
-    let mut warnings = Vec::new();
-    if is_moved
-        && selected
-            .iter()
-            .any(|each| without.contains(&each.described()))
-    {
-        warnings.push(EARLY.to_owned());
+    for workload in selected {
+        if is_moved && unprotected.contains(&workload.described()) {
+            return Ok(vec![EARLY.to_owned()]);
+        }
     }
-    Ok(warnings)
+    Ok(Vec::new())
 }

@@ -22,11 +22,12 @@ use crate::yaml::Document;
 
 /// Labels that name an application, the usual one first.
 const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run"];
-/// Kubernetes' default; the sidecar's whole stop fits into it.
+/// Kubernetes' default, in seconds; the sidecar's whole stop fits into it.
 const GRACE_PERIOD: u64 = 30;
 
-/// The ConfigMap of [`names::CONFIG_FILE`] in the pod.
+/// The volume of the ConfigMap that [`names::CONFIG_FILE`] names.
 const FILE_VOLUME: &str = "postern-sidecar-file";
+/// The directory at which it is mounted.
 const FILE_PATH: &str = "/etc/postern";
 /// Linux starts no program with a variable of 128 KiB, and the operator's patterns join a pod's.
 const MAX_VARIABLE_BYTES: usize = 96 * 1024;
@@ -44,18 +45,7 @@ pub(crate) fn add_sidecar(
     // Copy the annotations of the workload to its pods: the webhook reads the pods alone.
     inherit(value, None)?;
     let object = Object(value);
-    let (Some(path), Some(pod)) = (object.pod_path(), object.pod()) else {
-        return Err("has no containers".to_owned());
-    };
-    check(pod)?;
-    let service = ports::service_port(pod)?;
-    if let Some(port) = service
-        && let Some(host_port) = ports::node_port(pod, port)
-    {
-        return Err(format!(
-            "hostPort {host_port}: the service is reached on the node's address"
-        ));
-    }
+    let pod = checked_pod(object)?;
     let mut warnings = Vec::new();
     if let Some(name) = object.unknown_annotation().or(pod.unknown_annotation()) {
         warnings.push(format!("the annotation {name} means nothing"));
@@ -64,51 +54,33 @@ pub(crate) fn add_sidecar(
     if pod.sidecar().is_some() {
         return Ok(warnings);
     }
-    let forwarded = match pod.annotation(names::PROBES) {
-        Some("own") => ForwardedProbes::default(),
-        Some(other) => {
-            return Err(format!(
-                "the annotation {} is {other:?}, not \"own\"",
-                names::PROBES
-            ));
-        }
-        None => probes::forward(pod, service, &settings.user_headers(), &mut warnings),
-    };
-    let mut changes = forwarded.changes;
-    if let Some(number) = container_without_hook(pod, service, &mut warnings) {
-        let path = format!("/spec/containers/{number}/lifecycle/preStop");
-        changes.push((path, settings.component.hook.clone()));
-    }
-    let config_map = pod.annotation(names::CONFIG_MAP);
-    let config_file = pod.annotation(names::CONFIG_FILE);
-    // A ConfigMap may name another source of the key, and a file does: then annotations decide.
-    let has_server = settings.variables.contains_key(AUTH_SERVER) && config_file.is_none();
-    let own = config_map.or(config_file);
-    let sidecar = Sidecar {
-        pod,
-        service,
-        protocol: protocol::service_protocol(object, pod, service, input)?,
-        settings,
-        config_map,
-        config_file,
-        has_application: has_server || own.and(pod.annotation(names::SECRET)).is_some(),
-    };
-    let (container, volumes) = (sidecar.container(&forwarded.settings)?, sidecar.volumes());
-    changes.extend(resources::whole_pod_changes(pod, &container));
-    // All is decided: from here on the pod changes, and an error leaves it half changed.
-    let pod = value.pointer_mut(path).ok_or("has no containers")?;
-    original::change(pod, changes)
-        .and_then(|()| prepend(pod, "initContainers", vec![container]))
-        .and_then(|()| prepend(pod, "volumes", volumes))
-        .map_err(|why| format!("{path}{why}"))?;
+    let plan = planned(object, pod, settings, input, &mut warnings)?;
+    apply(value, plan)?;
     Ok(warnings)
+}
+
+/// Returns the pod of an object.
+///
+/// # Errors
+/// The reason why the pod has no place for a sidecar, or is reached whatever its sidecar does.
+fn checked_pod(object: Object<'_>) -> Result<Object<'_>, String> {
+    let pod = object
+        .pod()
+        .filter(|pod| pod.containers().next().is_some())
+        .ok_or("has no containers")?;
+    check(pod)?;
+    if let Some(port) = ports::service_port(pod)?
+        && let Some(host_port) = ports::node_port(pod, port)
+    {
+        return Err(format!(
+            "hostPort {host_port}: the service is reached on the node's address"
+        ));
+    }
+    Ok(pod)
 }
 
 /// Rejects a pod that has no place for a sidecar, or is reached whatever its sidecar does.
 fn check(pod: Object<'_>) -> Result<(), String> {
-    if pod.containers().next().is_none() {
-        return Err("has no containers".to_owned());
-    }
     if pod.spec("hostNetwork") == true {
         return Err("hostNetwork: the service is reached on the node's address".to_owned());
     }
@@ -132,32 +104,67 @@ fn check(pod: Object<'_>) -> Result<(), String> {
     }
 }
 
-/// Puts items in front of a list, which may be missing.
-fn prepend(pod: &mut Value, name: &str, mut items: Vec<Value>) -> Result<(), String> {
-    let present = &mut pod["spec"][name];
-    match present {
-        Value::Null => {}
-        Value::Array(present) => items.append(present),
-        _ => {
-            return Err(format!(
-                "/spec/{name} is no list: write one, or leave it out"
-            ));
-        }
-    }
-    *present = items.into();
-    Ok(())
+/// Everything that a sidecar brings into its pod.
+struct Plan {
+    /// Values of the pod's members, by their pointers.
+    changes: Vec<(String, Value)>,
+    container: Value,
+    volumes: Vec<Value>,
 }
 
-/// Returns the number of the service's container, which has to outlive the drain by a hook: if it has no
-/// hook yet, and there is time for one.
+/// Decides how a pod without a sidecar gets one, and adds warnings.
+///
+/// # Errors
+/// The reason why the pod cannot have one.
+fn planned(
+    owner: Object<'_>,
+    pod: Object<'_>,
+    settings: &Settings,
+    input: &[Document],
+    warnings: &mut Vec<String>,
+) -> Result<Plan, String> {
+    let service = ports::find_service_port(pod)?;
+    let forwarded = match pod.annotation(names::PROBES) {
+        Some("own") => ForwardedProbes::default(),
+        Some(other) => {
+            return Err(format!(
+                "the annotation {} is {other:?}, not \"own\"",
+                names::PROBES
+            ));
+        }
+        None => probes::forward(pod, service, &settings.user_headers(), warnings),
+    };
+    let mut changes = forwarded.changes;
+    if let Some(number) = container_without_hook(pod, service, warnings) {
+        let path = format!("/spec/containers/{number}/lifecycle/preStop");
+        changes.push((path, settings.component.hook.clone()));
+    }
+    let sidecar = Sidecar {
+        pod,
+        service,
+        protocol: protocol::service_protocol(owner, pod, service, input)?,
+        settings,
+        config_map: pod.annotation(names::CONFIG_MAP),
+        config_file: pod.annotation(names::CONFIG_FILE),
+    };
+    let container = sidecar.container(&forwarded.settings)?;
+    changes.extend(resources::whole_pod_changes(pod, &container));
+    Ok(Plan {
+        changes,
+        container,
+        volumes: sidecar.volumes(),
+    })
+}
+
+/// Returns the number of the service's container, if it needs a hook to outlive the drain: it has no hook
+/// of its own, and there is time for one.
 fn container_without_hook(
     pod: Object<'_>,
-    service: Option<u16>,
+    service: u16,
     warnings: &mut Vec<String>,
 ) -> Option<usize> {
-    let declares = |container: &Value| {
-        ports::container_ports(container).any(|(_, port)| Some(port) == service)
-    };
+    let declares =
+        |container: &Value| ports::container_ports(container).any(|(_, port)| port == service);
     // Where no container declares the port, the service is taken for the first one.
     let number = pod.containers().position(declares).unwrap_or(0);
     let own = pod.containers().nth(number)?.pointer("/lifecycle/preStop");
@@ -178,15 +185,44 @@ fn container_without_hook(
     Some(number)
 }
 
+/// Changes the pod of an object as planned.
+///
+/// # Errors
+/// The member of the pod that is no list or map; the object is then half changed.
+fn apply(value: &mut Value, plan: Plan) -> Result<(), String> {
+    let path = Object(value).pod_path().unwrap_or_default();
+    let pod = value.pointer_mut(path).ok_or("has no containers")?;
+    original::change(pod, plan.changes)
+        .and_then(|()| prepend(pod, "initContainers", vec![plan.container]))
+        .and_then(|()| prepend(pod, "volumes", plan.volumes))
+        .map_err(|why| format!("{path}{why}"))
+}
+
+/// Puts items in front of a list, which may be missing.
+fn prepend(pod: &mut Value, name: &str, mut items: Vec<Value>) -> Result<(), String> {
+    let present = &mut pod["spec"][name];
+    match present {
+        Value::Null => {}
+        Value::Array(present) => items.append(present),
+        _ => {
+            return Err(format!(
+                "/spec/{name} is no list: write one, or leave it out"
+            ));
+        }
+    }
+    *present = items.into();
+    Ok(())
+}
+
 /// The sidecar of one pod.
 struct Sidecar<'a> {
     pod: Object<'a>,
-    service: Option<u16>,
+    /// The port of the service.
+    service: u16,
     protocol: &'static str,
     settings: &'a Settings,
     config_map: Option<&'a str>,
     config_file: Option<&'a str>,
-    has_application: bool,
 }
 
 impl Sidecar<'_> {
@@ -221,8 +257,9 @@ impl Sidecar<'_> {
             members.remove("envFrom");
         }
         if let Value::Array(mounts) = &mut container["volumeMounts"] {
-            mounts
-                .retain(|mount| self.has_application || name_of(mount) != "postern-sidecar-secret");
+            if !self.has_application() {
+                mounts.retain(|mount| name_of(mount) != "postern-sidecar-secret");
+            }
             // Mount the directory: the kubelet does not update a file that is mounted alone.
             if self.config_file.is_some() {
                 mounts.push(json!({"name": FILE_VOLUME, "mountPath": FILE_PATH, "readOnly": true}));
@@ -231,9 +268,18 @@ impl Sidecar<'_> {
         Ok(container)
     }
 
+    /// Returns true for a sidecar that fetches the key as an application, with its id and secret.
+    fn has_application(&self) -> bool {
+        // A ConfigMap may name another source of the key, and a file does: then annotations decide.
+        let has_server =
+            self.settings.variables.contains_key(AUTH_SERVER) && self.config_file.is_none();
+        let own = self.config_map.or(self.config_file);
+        has_server || own.and(self.pod.annotation(names::SECRET)).is_some()
+    }
+
     /// Returns the application: named by an annotation, or by the first usual label of the pod.
     fn app_id(&self) -> Result<Option<Value>, String> {
-        if !self.has_application {
+        if !self.has_application() {
             return Ok(None);
         }
         if let Some(id) = self.setting(names::APP_ID, settings::app_id)? {
@@ -272,9 +318,8 @@ impl Sidecar<'_> {
         if self.config_file.is_some() {
             set("POSTERN_CONFIG", format!("{FILE_PATH}/sidecar.toml"));
         }
-        if let Some(port) = self.service {
-            set(UPSTREAM, format!("{}://127.0.0.1:{port}", self.protocol));
-        }
+        let upstream = format!("{}://127.0.0.1:{}", self.protocol, self.service);
+        set(UPSTREAM, upstream);
         if let Some(name) = self.setting(names::APP_NAME, settings::context_path)? {
             set(APP_NAME, name);
         }
@@ -317,7 +362,7 @@ impl Sidecar<'_> {
 
     fn volumes(&self) -> Vec<Value> {
         let mut volumes = self.settings.component.volumes.clone();
-        volumes.retain(|volume| self.has_application || volume.get("secret").is_none());
+        volumes.retain(|volume| self.has_application() || volume.get("secret").is_none());
         if let Some(name) = self.config_file {
             volumes.push(json!({"name": FILE_VOLUME, "configMap": {"name": name}}));
         }

@@ -20,13 +20,17 @@ pub(crate) struct Document {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Most characters of a line about an object, which may hold a text of the object's author.
-pub(crate) const MAX_LINE: usize = 1000;
+/// Max number of characters of a line about an object, which may hold a text of the object's author.
+const MAX_LINE: usize = 1000;
 
 /// Returns the error of a document.
 pub(crate) fn error(location: &str, problem: &str) -> ExitError {
-    let problem: String = problem.chars().take(MAX_LINE).collect();
-    ExitError::Config(format!("{location}: {problem}"))
+    ExitError::Config(format!("{location}: {}", cut(problem)))
+}
+
+/// Returns the beginning of a line about an object.
+pub(crate) fn cut(line: &str) -> String {
+    line.chars().take(MAX_LINE).collect()
 }
 
 #[cfg(test)]

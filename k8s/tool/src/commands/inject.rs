@@ -34,17 +34,14 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
             command_line::warn(&[NONE_LABELLED.to_owned()]);
         }
     }
-    let printed: Vec<&Document> = documents
-        .iter()
-        .filter(|each| is_printed(Object(&each.value), args.only))
-        .collect();
-    for document in &printed {
+    documents.retain(|each| is_printed(Object(&each.value), args.only));
+    for document in &documents {
         command_line::warn(&document.warnings);
     }
     if !args.remove {
-        command_line::warn(&defaults(&printed, &args.sidecars, &settings));
+        command_line::warn(&defaults(&documents, &args.sidecars, &settings));
     }
-    output::print(&yaml::stream(printed.iter().map(|each| &each.value)))
+    output::print(&yaml::stream(documents.iter().map(|each| &each.value)))
 }
 
 fn is_printed(object: Object<'_>, only: Option<Only>) -> bool {
@@ -56,10 +53,9 @@ fn is_printed(object: Object<'_>, only: Option<Only>) -> bool {
 }
 
 /// Returns a line for each default of printed sidecars that few clusters can use.
-fn defaults(printed: &[&Document], args: &SidecarsArgs, settings: &Settings) -> Vec<String> {
-    let sidecars: Vec<_> = printed
-        .iter()
-        .filter_map(|each| Object(&each.value).pod()?.sidecar())
+fn defaults(printed: &[Document], args: &SidecarsArgs, settings: &Settings) -> Vec<String> {
+    let sidecars: Vec<_> = objects(printed)
+        .filter_map(|each| each.pod()?.sidecar())
         .collect();
     let mut lines = Vec::new();
     let image = &settings.image;
@@ -101,16 +97,12 @@ pub(crate) fn run_lint(args: &LintArgs) -> Result<(), ExitError> {
 fn documents(files: &[String]) -> Result<Vec<Document>, ExitError> {
     let mut all = Vec::new();
     for file in files {
-        all.extend(yaml::documents(file, &read(file)?)?);
+        let text = match file.as_str() {
+            STANDARD_INPUT => bounded_read::text_of(std::io::stdin().lock(), MAX_BYTES),
+            path => bounded_read::read_text(Path::new(path), MAX_BYTES),
+        }
+        .map_err(|error| ExitError::Config(format!("-f {file}: {error}")))?;
+        all.extend(yaml::documents(file, &text)?);
     }
     Ok(all)
-}
-
-fn read(file: &str) -> Result<String, ExitError> {
-    let text = match file {
-        STANDARD_INPUT => bounded_read::text_of(std::io::stdin().lock(), MAX_BYTES),
-        path => bounded_read::read_text(Path::new(path), MAX_BYTES),
-    }
-    .map_err(|error| ExitError::Config(format!("-f {file}: {error}")))?;
-    Ok(text.as_str().to_owned())
 }

@@ -3,15 +3,15 @@
 
 mod reviews;
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
-use postern_process::metrics::{Label, counters_by};
-use postern_process::signals::{Terminations, not_receivable};
-use postern_process::supervisor::{FirstFailure, supervisor};
+use postern_process::signals::{Terminations, signal_error};
+use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
 use postern_transport::admin;
 use postern_transport::admin::health::{Condition, Health};
 use postern_transport::drain::DrainTrigger;
@@ -19,21 +19,19 @@ use postern_transport::http_port::HttpPort;
 use postern_transport::net::connection_slots::ConnectionSlots;
 use postern_transport::net::listener::{self, Port};
 use postern_transport::tls::{CertificateMetrics, HTTP_1, RequestedCertificates, ServerTls};
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::admission::Outcome;
 use crate::cli::WebhookArgs;
 use crate::container::settings::Settings;
 
-/// Its name in the log.
+/// The name of the port in the log.
 const PORT: &str = "webhook port";
-/// The API server keeps a few. A peer that sends nothing has one for [`listener::CLIENT_IDLE`], or
-/// until another one needs its place.
+/// Connections at a time, of which the API server keeps a few. A peer that sends nothing has one for
+/// [`listener::CLIENT_IDLE`], or until another peer needs it.
 const MAX_CONNECTIONS: usize = 128;
-/// Of a handshake, and of a blocked write: the API server waits for 10 s by default.
+/// Timeout of a handshake, of a head, and of a blocked write: the API server waits for 10 s by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for reviews in flight at the stop; the API server retries elsewhere.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -51,7 +49,7 @@ pub(crate) fn run(args: &WebhookArgs) -> Result<(), ExitError> {
 }
 
 async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
-    let terminations = Terminations::install().map_err(not_receivable)?;
+    let terminations = Terminations::install().map_err(signal_error)?;
     let settings = Settings::new(&args.sidecars)?;
     let tls = server_tls(args)?;
     info!(
@@ -64,21 +62,17 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     if let Some(warning) = tls.ending(unix_now()) {
         warn!("{warning}");
     }
-    let format = args.logs.log_format;
     let public = listener::bind(Port::Public, args.listen)?;
     let admin = listener::bind(Port::Admin, args.admin_listen)?;
     let (background, ends) = supervisor();
-    let reviewed = counters_by("outcome", Outcome::ALL.map(Outcome::name));
-    let certificate = CertificateMetrics::default();
-    let registry = registry(&reviewed, &certificate);
     let health = Health::new();
-    let following = Arc::clone(&tls)
-        .follow(certificate, health.files("tls_files").reloads())
-        .map_err(not_receivable)?;
-    background.spawn_critical("following the TLS files", following);
+    let mut registry = Registry::with_prefix("postern_webhook");
+    let routes = reviews::routes(settings, &mut registry);
+    follow_tls(&tls, &mut registry, &health, &background)?;
 
     let serving = health.condition("serving", "starting");
     let (drain, admin_drain) = (DrainTrigger::default(), DrainTrigger::default());
+    let format = args.logs.log_format;
     listener::announce(Port::Admin, listener::address(&admin)?, format);
     admin::spawn(
         admin,
@@ -88,20 +82,8 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
         admin_drain.clone(),
         &background,
     );
-    let port = HttpPort {
-        tls: Some(tls),
-        keep_alive: true,
-        drain_timeout: DRAIN_TIMEOUT,
-        drain: drain.clone(),
-        ..HttpPort::new(PORT, reviews::routes(settings, reviewed), TIMEOUT)
-    };
     listener::announce(Port::Public, listener::address(&public)?, format);
-    let slots = ConnectionSlots::new(PORT, MAX_CONNECTIONS);
-    let slot = move |peer| {
-        let slots = slots.clone();
-        async move { slots.take(peer, false).await }
-    };
-    let accepting = port.spawn(public, slot, &background);
+    let accepting = serve_reviews(public, routes, tls, drain.clone(), &background);
     health.set_started();
     serving.set_ready();
 
@@ -114,6 +96,10 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     outcome
 }
 
+/// Returns the TLS settings of the webhook's port.
+///
+/// # Errors
+/// For missing or unusable files.
 fn server_tls(args: &WebhookArgs) -> Result<Arc<ServerTls>, ExitError> {
     let clients = RequestedCertificates {
         ca: args.client_ca.clone(),
@@ -125,12 +111,47 @@ fn server_tls(args: &WebhookArgs) -> Result<Arc<ServerTls>, ExitError> {
         .ok_or_else(|| ExitError::Config(missing.to_owned()))
 }
 
-fn registry(reviewed: &Family<Label, Counter>, certificate: &CertificateMetrics) -> Registry {
-    let mut registry = Registry::with_prefix("postern_webhook");
-    let help = "Reviewed objects by outcome (allowed, patched, rejected, malformed)";
-    registry.register("reviews", help, reviewed.clone());
-    certificate.register(&mut registry);
-    registry
+/// Follows the TLS files for as long as the process lives, and registers their metrics.
+///
+/// # Errors
+/// If the handler of SIGHUP cannot be installed.
+fn follow_tls(
+    tls: &Arc<ServerTls>,
+    registry: &mut Registry,
+    health: &Health,
+    background: &Supervisor,
+) -> Result<(), ExitError> {
+    let certificate = CertificateMetrics::default();
+    certificate.register(registry);
+    let following = Arc::clone(tls)
+        .follow(certificate, health.files("tls_files").reloads())
+        .map_err(signal_error)?;
+    background.spawn_critical("following the TLS files", following);
+    Ok(())
+}
+
+/// Serves reviews in a task of its own, until `drain` stops accepting. The end of the program waits for
+/// the end of this task.
+fn serve_reviews(
+    public: TcpListener,
+    routes: Router,
+    tls: Arc<ServerTls>,
+    drain: DrainTrigger,
+    background: &Supervisor,
+) -> JoinHandle<()> {
+    let port = HttpPort {
+        tls: Some(tls),
+        keep_alive: true,
+        drain_timeout: DRAIN_TIMEOUT,
+        drain,
+        ..HttpPort::new(PORT, routes, TIMEOUT)
+    };
+    let slots = ConnectionSlots::new(PORT, MAX_CONNECTIONS);
+    let slot = move |peer| {
+        let slots = slots.clone();
+        async move { slots.take(peer, false).await }
+    };
+    port.spawn(public, slot, background)
 }
 
 /// Waits for a signal to end, or a failure in the background. After a signal reviews are served for a

@@ -56,17 +56,14 @@ pub(crate) fn set(
     }
     let resources = &container["resources"];
     for what in ["cpu", "memory"] {
-        match (
-            amount(resources, "requests", what),
-            amount(resources, "limits", what),
-        ) {
-            // The API server rejects such a container, with a text that names no annotation.
-            (Some(request), Some(limit)) if request > limit => {
-                return Err(format!(
-                    "its sidecar would request more {what} than its limit: set the {what}-request too"
-                ));
-            }
-            _ => {}
+        // The API server rejects such a container, with a text that names no annotation.
+        if let Some(request) = amount(resources, "requests", what)
+            && let Some(limit) = amount(resources, "limits", what)
+            && request > limit
+        {
+            return Err(format!(
+                "its sidecar would request more {what} than its limit: set the {what}-request too"
+            ));
         }
     }
     let pod_limit = amount(pod.spec("resources"), "limits", "memory");
@@ -100,10 +97,8 @@ pub(crate) fn whole_pod_changes(pod: Object<'_>, sidecar: &Value) -> Vec<(String
             ("limits", limit, own_limit.or(own_request)),
         ] {
             if let (Some(present), Some(more)) = (present, more) {
-                changes.push((
-                    format!("/spec/resources/{kind}/{what}"),
-                    written(what, present + more).into(),
-                ));
+                let path = format!("/spec/resources/{kind}/{what}");
+                changes.push((path, written(what, present + more).into()));
             }
         }
     }

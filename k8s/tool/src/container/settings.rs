@@ -62,56 +62,14 @@ impl Settings {
                 .map_err(|why| ExitError::Usage(format!("--run-as-user: {why}")))?;
         }
         let mut variables = component.settings.clone();
-        let mut set = BTreeSet::new();
-        for pair in &args.set {
-            let (name, value) =
-                variable(pair).map_err(|why| ExitError::Usage(format!("--set {why}")))?;
-            // An empty value removes the component's setting, and is no source of the key.
-            if value.is_empty() {
-                variables.remove(name);
-            } else {
-                variables.insert(name.to_owned(), value.to_owned());
-                set.insert(name);
-            }
-        }
-        let mut sources = KEY_SOURCES.into_iter().filter(|name| set.contains(name));
-        match (sources.next(), sources.next()) {
-            (Some(one), Some(other)) => {
-                return Err(ExitError::Usage(format!(
-                    "--set: {one} and {other} are two sources of the key"
-                )));
-            }
-            // Another source of the key replaces the component's auth server, whose secret no pod needs then.
-            (Some(source), None) if source != AUTH_SERVER => {
-                variables.remove(AUTH_SERVER);
-                variables.remove(APP_SECRET_FILE);
-            }
-            _ => {}
-        }
-        // The address of the issuer is its `iss`, so the component's `iss` would be wrong.
-        if set.contains(ISSUER_URL) && !set.contains(ISSUER) {
-            variables.remove(ISSUER);
-        }
-        let image = image(args.image.as_deref())?;
-        let mut resources = BTreeMap::new();
-        for pair in &args.resources {
-            match resource(pair) {
-                Ok((annotation, quantity)) => resources.insert(annotation, quantity),
-                Err(why) => {
-                    return Err(ExitError::Usage(format!("--resources '{pair}': {why}")));
-                }
-            };
-        }
-        // Check the resources once, with no pod: an error here is the operator's, not the author's of a pod.
-        let no_pod = Object(&Value::Null);
-        resources::set(&mut component.container.clone(), no_pod, &resources, true)
-            .map_err(|why| ExitError::Usage(format!("--resources: {why}")))?;
+        let set = set_variables(&mut variables, &args.set)?;
+        replace_key_source(&mut variables, &set)?;
         Ok(Self {
-            component,
-            image,
+            image: image(args.image.as_deref())?,
             variables,
-            resources,
+            resources: quantities(&args.resources, &component.container)?,
             follows_memory: BOUNDS.iter().all(|name| !set.contains(name)),
+            component,
         })
     }
 
@@ -129,25 +87,27 @@ impl Settings {
     }
 }
 
-/// Returns the image of the operator, or the one of this version.
-fn image(given: Option<&str>) -> Result<String, ExitError> {
-    match given {
-        None => Ok(format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"))),
-        Some(name) if is_image(name) => Ok(name.to_owned()),
-        Some(other) => Err(ExitError::Usage(format!(
-            "--image {other:?}: is no name of an image, as in registry.example.com/postern/sidecar:1.0.0"
-        ))),
+/// Sets the operator's variables, and returns the names of those that have a value.
+///
+/// # Errors
+/// For a variable that is no setting of all sidecars.
+fn set_variables<'a>(
+    variables: &mut BTreeMap<String, String>,
+    pairs: &'a [String],
+) -> Result<BTreeSet<&'a str>, ExitError> {
+    let mut set = BTreeSet::new();
+    for pair in pairs {
+        let (name, value) =
+            variable(pair).map_err(|why| ExitError::Usage(format!("--set {why}")))?;
+        // An empty value removes the component's setting, and is no source of the key.
+        if value.is_empty() {
+            variables.remove(name);
+        } else {
+            variables.insert(name.to_owned(), value.to_owned());
+            set.insert(name);
+        }
     }
-}
-
-/// Returns true for a text that may be the name of an image: no node of Kubernetes accepts other characters, or
-/// an empty part, which the `//` of a URL makes.
-fn is_image(name: &str) -> bool {
-    name.bytes().all(may_be_in_image) && name.split('/').all(|part| !part.is_empty())
-}
-
-fn may_be_in_image(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"._-+/:@[]".contains(&byte)
+    Ok(set)
 }
 
 /// Returns the name and the value of a variable.
@@ -172,6 +132,74 @@ fn variable(pair: &str) -> Result<(&str, &str), String> {
         pass_list(value).map_err(|error| format!("{name}: {error}"))?;
     }
     Ok((name, value))
+}
+
+/// Removes the component's settings that do not fit the operator's source of the key.
+///
+/// # Errors
+/// For two sources of the key.
+fn replace_key_source(
+    variables: &mut BTreeMap<String, String>,
+    set: &BTreeSet<&str>,
+) -> Result<(), ExitError> {
+    let mut sources = KEY_SOURCES.into_iter().filter(|name| set.contains(name));
+    match (sources.next(), sources.next()) {
+        (Some(one), Some(other)) => {
+            return Err(ExitError::Usage(format!(
+                "--set: {one} and {other} are two sources of the key"
+            )));
+        }
+        // Another source of the key replaces the component's auth server, whose secret no pod needs then.
+        (Some(source), None) if source != AUTH_SERVER => {
+            variables.remove(AUTH_SERVER);
+            variables.remove(APP_SECRET_FILE);
+        }
+        _ => {}
+    }
+    // The address of the issuer is its `iss`, so the component's `iss` would be wrong.
+    if set.contains(ISSUER_URL) && !set.contains(ISSUER) {
+        variables.remove(ISSUER);
+    }
+    Ok(())
+}
+
+/// Returns the image of the operator, or the one of this version.
+fn image(given: Option<&str>) -> Result<String, ExitError> {
+    match given {
+        None => Ok(format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"))),
+        Some(name) if is_image(name) => Ok(name.to_owned()),
+        Some(other) => Err(ExitError::Usage(format!(
+            "--image {other:?}: is no name of an image, as in registry.example.com/postern/sidecar:1.0.0"
+        ))),
+    }
+}
+
+/// Returns true for a text that may be the name of an image: no node of Kubernetes accepts other characters, or
+/// an empty part, which the `//` of a URL makes.
+fn is_image(name: &str) -> bool {
+    name.bytes().all(may_be_in_image) && name.split('/').all(|part| !part.is_empty())
+}
+
+fn may_be_in_image(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._-+/:@[]".contains(&byte)
+}
+
+/// Returns the operator's quantities of resources, by annotation; `container` is the component's.
+///
+/// # Errors
+/// For what is no resource, and for resources that no sidecar can have together.
+fn quantities(pairs: &[String], container: &Value) -> Result<BTreeMap<String, String>, ExitError> {
+    let mut quantities = BTreeMap::new();
+    for pair in pairs {
+        let (annotation, quantity) = resource(pair)
+            .map_err(|why| ExitError::Usage(format!("--resources '{pair}': {why}")))?;
+        quantities.insert(annotation, quantity);
+    }
+    // Check the resources once, with no pod: an error here is the operator's, not the author's of a pod.
+    let no_pod = Object(&Value::Null);
+    resources::set(&mut container.clone(), no_pod, &quantities, true)
+        .map_err(|why| ExitError::Usage(format!("--resources: {why}")))?;
+    Ok(quantities)
 }
 
 /// Returns the annotation and the quantity of a resource, such as `memory-limit=512Mi`.

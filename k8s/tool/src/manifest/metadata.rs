@@ -27,11 +27,10 @@ pub(crate) fn inherit(object: &mut Value, port: Option<u16>) -> Result<(), Strin
 /// Takes from the pods of an object what they have from it.
 fn disinherit(object: &mut Value) {
     // A Pod has its own alone.
-    let path = match Object(object).pod_path() {
-        None | Some("") => return,
-        Some(path) => path,
-    };
-    if let Some(pod) = object.pointer_mut(path) {
+    if let Some(path) = Object(object).pod_path()
+        && !path.is_empty()
+        && let Some(pod) = object.pointer_mut(path)
+    {
         original::put_back(pod, "/metadata/");
     }
 }

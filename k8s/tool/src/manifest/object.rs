@@ -16,6 +16,7 @@ pub(crate) const PROBES: [(&str, &str); 3] = [
     ("livenessProbe", "liveness"),
 ];
 
+/// Actions of probes that go to a port.
 const ACTIONS: [&str; 3] = ["httpGet", "tcpSocket", "grpc"];
 
 /// Places of a pod's description, by the shape of the object: workloads of operators have these places too.
@@ -249,21 +250,18 @@ pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Returns kind and action of each probe of a container.
-pub(crate) fn actions(
-    container: &Value,
-) -> impl Iterator<Item = (&'static str, &'static str, &Value)> {
-    PROBES.into_iter().filter_map(|(kind, _)| {
-        let (action_name, action) = action(&container[kind])?;
-        Some((kind, action_name, action))
-    })
+/// Returns the actions of a container's probes, as [`action`] does.
+pub(crate) fn actions(container: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
+    PROBES
+        .into_iter()
+        .filter_map(|(kind, _)| action(&container[kind]))
 }
 
-/// Returns the action of a probe that goes to a port.
+/// Returns the name and the members of a probe's action; `None` for an action that goes to no port.
 pub(crate) fn action(probe: &Value) -> Option<(&'static str, &Value)> {
     ACTIONS
-        .iter()
-        .find_map(|kind| Some((*kind, probe.get(kind)?)))
+        .into_iter()
+        .find_map(|name| Some((name, probe.get(name)?)))
 }
 
 /// Returns the value of a container's variable, as Kubernetes expands it; `None` where the container

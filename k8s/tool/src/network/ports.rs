@@ -11,7 +11,7 @@ use crate::network::protocol_words::may_be_of_service;
 pub(crate) const SIDECAR_PORT: u16 = 18080;
 /// The sidecar's port for probes and metrics.
 pub(crate) const ADMIN_PORT: u16 = 18081;
-const OWN: [u16; 2] = [SIDECAR_PORT, ADMIN_PORT];
+const SIDECAR_PORTS: [u16; 2] = [SIDECAR_PORT, ADMIN_PORT];
 /// The service's port where nothing declares one, as the component has it.
 const UNDECLARED: u16 = 3000;
 
@@ -31,7 +31,7 @@ pub(crate) fn service_port(pod: Object<'_>) -> Result<Option<u16>, String> {
             Some(service)
         }
     };
-    match OWN.iter().find(|port| used.contains(port)) {
+    match SIDECAR_PORTS.iter().find(|port| used.contains(port)) {
         Some(port) => Err(format!(
             "port {port} is the sidecar's: let the service listen on another one"
         )),
@@ -96,11 +96,11 @@ pub(crate) fn is_tcp(port: &Value) -> bool {
     matches!(text(port, "/protocol"), "" | "TCP")
 }
 
-/// Returns the service's port of a pod whose sidecar does not say.
+/// Returns the port of the service, as annotation, ports and probes of its pod say it.
 ///
 /// # Errors
 /// The reason, where it is not certain.
-fn find_service_port(pod: Object<'_>) -> Result<u16, String> {
+pub(crate) fn find_service_port(pod: Object<'_>) -> Result<u16, String> {
     if let Some(text) = pod.annotation(PORT) {
         return target_port(pod, &text.into())
             .ok_or_else(|| format!("the annotation {PORT} {text:?} is no port of a container"));
@@ -119,7 +119,7 @@ fn find_service_port(pod: Object<'_>) -> Result<u16, String> {
 
 /// Returns the port of a service whose pod declares none: where all probes name one port, it is this one.
 fn undeclared_port(pod: Object<'_>) -> u16 {
-    let mut probed = probed_ports(pod).filter(|port| !OWN.contains(port));
+    let mut probed = probed_ports(pod).filter(|port| !SIDECAR_PORTS.contains(port));
     match probed.next() {
         Some(port) if probed.all(|other| other == port) => port,
         _ => UNDECLARED,
@@ -146,7 +146,7 @@ fn upstream_port(sidecar: &Value) -> Option<Option<u16>> {
 fn probed_ports<'v>(pod: Object<'v>) -> impl Iterator<Item = u16> + use<'v> {
     pod.others()
         .flat_map(actions)
-        .filter_map(|(.., action)| u16::try_from(action["port"].as_u64()?).ok())
+        .filter_map(|(_, action)| u16::try_from(action["port"].as_u64()?).ok())
 }
 
 fn declared_ports<'v>(pod: Object<'v>) -> impl Iterator<Item = (&'v str, u16)> + use<'v> {

@@ -20,14 +20,11 @@ pub(crate) struct ForwardedProbes {
 /// does a probe with a header that names the user (one of `user_headers`).
 pub(crate) fn forward(
     pod: Object<'_>,
-    service: Option<u16>,
+    service: u16,
     user_headers: &[&str],
     warnings: &mut Vec<String>,
 ) -> ForwardedProbes {
     let mut probes = ForwardedProbes::default();
-    let Some(service) = service else {
-        return probes;
-    };
     for (number, container) in pod.containers().enumerate() {
         for (kind, end) in PROBES {
             let Some((action, forwarded)) = forwarded(&container[kind], container, service) else {
@@ -74,10 +71,10 @@ fn check(name: &str, forwarded: &Value, user_headers: &[&str]) -> Result<(), Str
     })
 }
 
-/// Returns the action of a probe of the service's port, and the setting that forwards it; `None` for
-/// another probe.
+/// Returns the name of the action of a probe of the service's port, and the setting that forwards it;
+/// `None` for another probe.
 fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<(&'static str, Value)> {
-    let (kind, action) = action(probe)?;
+    let (name, action) = action(probe)?;
     // A probe with a host goes to another machine, or around the pod's address.
     if !action["host"].is_null() || port_of(action, container)? != service {
         return None;
@@ -86,7 +83,7 @@ fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<(&'static
     let members = action.as_object_mut()?;
     members.retain(|_, value| !value.is_null());
     members.insert("port".to_owned(), service.into());
-    if kind == "httpGet" {
+    if name == "httpGet" {
         // The kubelet adds the scheme where the manifest has none.
         members.entry("scheme").or_insert("HTTP".into());
         let path = match text(probe, "/httpGet/path") {
@@ -95,13 +92,13 @@ fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<(&'static
         };
         members.insert("path".to_owned(), path.into());
     }
-    let mut forwarded = json!({ kind: action });
+    let mut forwarded = json!({ name: action });
     match probe["timeoutSeconds"].as_u64() {
         // With 0 the kubelet's default counts, as without the member.
         None | Some(0) => {}
         Some(seconds) => forwarded["timeoutSeconds"] = seconds.into(),
     }
-    Some((kind, forwarded))
+    Some((name, forwarded))
 }
 
 /// Returns the port of a probe, whose name is one of its own container.
@@ -168,7 +165,7 @@ mod tests {
             let pod = json!({"spec": {"containers": [{"name": "web", "livenessProbe": action}]}});
             let mut warnings = Vec::new();
             let names = ["X-Uid", "X-Current-User"];
-            let probes = forward(Object(&pod), Some(9898), &names, &mut warnings);
+            let probes = forward(Object(&pod), 9898, &names, &mut warnings);
             assert!(probes.settings.is_empty() && probes.changes.is_empty());
             assert_eq!(warnings.len(), 1, "{warnings:?}");
         }

@@ -17,7 +17,7 @@ use crate::yaml::Document;
 pub(crate) fn service_protocol(
     owner: Object<'_>,
     pod: Object<'_>,
-    port: Option<u16>,
+    port: u16,
     input: &[Document],
 ) -> Result<&'static str, String> {
     if let Some(word) = pod.annotation(UPSTREAM_PROTOCOL) {
@@ -26,29 +26,22 @@ pub(crate) fn service_protocol(
             format!("the annotation {UPSTREAM_PROTOCOL} {word:?} is not http, h2c or https")
         });
     }
-    let Some(port) = port else {
-        return Ok(HTTP);
-    };
     let mut said = said_by_pod(pod, port);
     let mut names = Vec::new();
     for service in objects(input).filter(|service| services::selects(*service, owner)) {
         // The ports of a Service that was moved before lead to the pod's service through the sidecar.
         let is_moved = service.annotation(ORIGINAL).is_some();
         for each in services::ports_of(service) {
-            let leads_to_service = match ports::target_port(pod, each.target) {
-                Some(target) => target == port || is_moved && target == SIDECAR_PORT,
-                None => false,
-            };
+            let target = ports::target_port(pod, each.target);
+            let leads_to_service = target == Some(port) || is_moved && target == Some(SIDECAR_PORT);
             if !leads_to_service || !each.is_guarded() {
                 continue;
             }
             names.push(name_of(each.value));
             let word = text(each.value, "/appProtocol");
             if let Some(protocol) = protocol_of(word) {
-                said.insert(
-                    protocol,
-                    format!("appProtocol {word} of {}", service.described()),
-                );
+                let source = format!("appProtocol {word} of {}", service.described());
+                said.insert(protocol, source);
             }
         }
     }
@@ -62,7 +55,7 @@ pub(crate) fn service_protocol(
     }
 }
 
-/// Returns the protocols that names of a container's port and probes say, with these.
+/// Returns the protocols that names and probes of a port of the pod say, each with its source.
 fn said_by_pod(pod: Object<'_>, port: u16) -> BTreeMap<&'static str, String> {
     let mut said = BTreeMap::new();
     for container in pod.others() {
@@ -75,10 +68,10 @@ fn said_by_pod(pod: Object<'_>, port: u16) -> BTreeMap<&'static str, String> {
                 _ => {}
             }
         }
-        for (_, kind, action) in actions(container) {
+        for (name, action) in actions(container) {
             if probes::port_of(action, container) != Some(port) {
                 continue;
-            } else if kind == "grpc" {
+            } else if name == "grpc" {
                 said.insert(H2C, "a probe by grpc".to_owned());
             } else if text(action, "/scheme") == "HTTPS" {
                 said.insert(HTTPS, "a probe by HTTPS".to_owned());

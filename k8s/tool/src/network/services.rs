@@ -94,8 +94,8 @@ fn is_headless(service: Object<'_>) -> bool {
     service.spec("clusterIP") == "None"
 }
 
-/// Returns the reason why a port of a Service leads past the sidecar.
-fn past(service: Object<'_>) -> Option<String> {
+/// Returns the first way of a Service past the sidecar, in words.
+fn way_past_sidecar(service: Object<'_>) -> Option<String> {
     for port in ports_of(service) {
         let target = port.target;
         let leads_to = |name: &str, number: u16| {
@@ -132,10 +132,8 @@ pub(crate) fn move_to_sidecar(
     let mut changes = Vec::new();
     for (number, port) in ports_of(Object(value)).into_iter().enumerate() {
         if port.is_guarded() && is_service(port.target) && *port.target != SIDECAR_PORT {
-            changes.push((
-                format!("/spec/ports/{number}/targetPort"),
-                SIDECAR_PORT.into(),
-            ));
+            let path = format!("/spec/ports/{number}/targetPort");
+            changes.push((path, SIDECAR_PORT.into()));
         }
     }
     let is_moved = !changes.is_empty();
@@ -143,7 +141,7 @@ pub(crate) fn move_to_sidecar(
         original::change(value, changes)?;
     }
     // Check the moved Service as a whole: a port that was not moved may lead past the sidecar.
-    match past(Object(value)) {
+    match way_past_sidecar(Object(value)) {
         None => Ok(is_moved),
         Some(reason) => Err(format!(
             "{reason}: list it in the annotation {OPEN_PORTS}, or label the Service {SIDECAR}: \"false\", if no token is required"
@@ -163,12 +161,9 @@ pub(crate) fn move_alone(value: &mut Value) -> Result<bool, String> {
         return Err("is headless: its clients connect to the pods themselves".to_owned());
     }
     let mut targets = Vec::new();
-    for ServicePort {
-        target, is_open, ..
-    } in ports_of(service)
-    {
-        if !is_open && *target != SIDECAR_PORT && *target != ADMIN_PORT {
-            targets.push(target);
+    for port in ports_of(service) {
+        if !port.is_open && *port.target != SIDECAR_PORT && *port.target != ADMIN_PORT {
+            targets.push(port.target);
         }
     }
     // Several ports may lead to the same target, as for HTTP and HTTPS.

@@ -63,13 +63,8 @@ fn inline(value: &Value) -> String {
 /// Writes a number without an exponent, which readers of YAML 1.1 know in some forms alone.
 fn written(number: &Number) -> String {
     match number.as_f64() {
-        Some(float) if number.is_f64() => {
-            if float.fract() == 0.0 {
-                format!("{float:.1}")
-            } else {
-                float.to_string()
-            }
-        }
+        Some(float) if number.is_f64() && float.fract() == 0.0 => format!("{float:.1}"),
+        Some(float) if number.is_f64() => float.to_string(),
         _ => number.to_string(),
     }
 }

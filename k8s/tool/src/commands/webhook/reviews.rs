@@ -9,10 +9,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
 use http::StatusCode;
-use postern_process::metrics::Label;
+use postern_process::metrics::{Label, counters_by};
 use postern_transport::net::connection_slots::Activity;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -29,8 +30,8 @@ const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 const MAX_BODIES: usize = 48;
 /// Reviews at once, each with 100 MiB at the most.
 const MAX_REVIEWS: usize = 2;
-/// The time for a body, which the API server sends at once. After 127 slow bodies it waits for less than
-/// 3 s, and its review still ends in the 5 s of the webhook's configuration.
+/// The time for a body, which the API server sends at once. Behind 127 slow bodies, [`MAX_BODIES`] at a
+/// time, it waits for less than 3 s: its review still ends in the 5 s of the webhook's configuration.
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reviews of objects.
@@ -42,8 +43,11 @@ struct Reviews {
     at_once: Arc<Semaphore>,
 }
 
-/// Returns the routes of the webhook's port.
-pub(super) fn routes(settings: Settings, by_outcome: Family<Label, Counter>) -> Router {
+/// Returns the routes of the webhook's port, and registers their metric.
+pub(super) fn routes(settings: Settings, registry: &mut Registry) -> Router {
+    let by_outcome = counters_by("outcome", Outcome::ALL.map(Outcome::name));
+    let help = "Reviewed objects by outcome (allowed, patched, rejected, malformed)";
+    registry.register("reviews", help, by_outcome.clone());
     Router::new()
         .route(PATH, post(review_in_turn))
         .with_state(Reviews {
@@ -84,26 +88,23 @@ async fn review_in_turn(
 
 impl Reviews {
     fn respond(&self, body: &[u8]) -> Response {
-        let reviewed = review(body, &self.settings);
-        let outcome = reviewed
-            .as_ref()
-            .map(|(outcome, _)| *outcome)
-            .unwrap_or(Outcome::Malformed);
-        self.by_outcome
-            .get_or_create(&[("outcome", outcome.name())])
-            .inc();
-        match reviewed {
-            Ok((_, response)) => {
+        let (outcome, response) = match review(body, &self.settings) {
+            Ok((outcome, response)) => {
                 if outcome == Outcome::Rejected {
                     let reason = text(&response, "/response/status/message");
                     info!(reason, "object rejected");
                 }
-                Json(response).into_response()
+                (outcome, Json(response).into_response())
             }
             Err(error) => {
                 warn!(error, "request rejected");
-                (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response()
+                let response = (StatusCode::BAD_REQUEST, format!("{error}\n"));
+                (Outcome::Malformed, response.into_response())
             }
-        }
+        };
+        self.by_outcome
+            .get_or_create(&[("outcome", outcome.name())])
+            .inc();
+        response
     }
 }
