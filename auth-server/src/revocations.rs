@@ -130,6 +130,13 @@ impl Revocation {
         self
     }
 
+    /// Returns the revocation of what was issued up to `now`; `None` where it ends nothing more.
+    pub(crate) fn moved_to(&self, now: i64) -> Option<Self> {
+        let ends_up_to_a_time = !matches!(self.fact.revokes, Revoked::Token(_));
+        let ends_more = ends_up_to_a_time && now > self.fact.at;
+        ends_more.then(|| Self::from_event(self.event.clone(), now))
+    }
+
     /// Limits the revocation to tokens that no program accepts from `live` on, and has the store keep it at
     /// least until `ends`.
     pub(crate) fn until(mut self, live: i64, ends: i64) -> Self {

@@ -42,18 +42,25 @@ impl CommandStore {
     }
 
     /// Appends a revocation, together with another change, as a server does, and logs it. Called after
-    /// [`now`](Self::now), which measures the clock that the number of the entry follows.
+    /// [`now`](Self::now), which measures the clock that the number of the entry follows. What ends tokens up to a
+    /// time is appended again where the commit took until a later second: a server that had not read it may have
+    /// renewed a session meanwhile.
     pub(crate) async fn append(
         &self,
         revocation: &Revocation,
         change: Option<Change>,
     ) -> Result<Outcome, ExitError> {
         let log = self.log();
-        let revocations = std::slice::from_ref(revocation);
-        let changes = change.into_iter().collect();
-        Ok(log
-            .append_by(Some(&actor()), &self.opened, revocations, changes)
-            .await?)
+        let append = async |revocation: &Revocation, changes| {
+            let revocations = std::slice::from_ref(revocation);
+            log.append_by(Some(&actor()), &self.opened, revocations, changes)
+                .await
+        };
+        let outcome = append(revocation, change.into_iter().collect()).await?;
+        if let Some(later) = revocation.moved_to(self.opened.clock.now()) {
+            append(&later, Vec::new()).await?;
+        }
+        Ok(outcome)
     }
 
     /// Returns the log of revocations, which nothing is read of yet.
