@@ -53,6 +53,14 @@ impl Planner<'_> {
             Some(memory) if is_older_copy || is_lost => memory.metadata.clone(),
             _ => held.clone(),
         };
+        // Other servers read a next key from now on that the store lacked.
+        let there = held.next.as_ref().map(|next| next.pair.id());
+        if let Some(next) = &mut metadata.next
+            && there != Some(next.pair.id())
+        {
+            let earliest = self.now.saturating_add(self.policy.lead);
+            next.signs_from = next.signs_from.max(earliest);
+        }
         let known = self.memory.map(KeyRing::revoked);
         // Of both, whichever is used: an older copy must not bring a revoked key back.
         metadata.revoked = known
