@@ -283,11 +283,12 @@ pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Pr
             .unwrap_or_default()
             .to_owned();
         laws.renewed(session, &presented, &next, sent);
-        if let Some(token) = said["access_token"].as_str().and_then(Token::read) {
+        if let Some(mut token) = said["access_token"].as_str().and_then(Token::read) {
             let id = laws.sessions[session].id.clone();
             let now = world.sky.store_now();
             let has_time = world.sky.clock_set() + TIMES_DIFFER < Instant::now();
             laws.issued(&token, &id, has_time.then(|| now - RENEWED_BEFORE..=now));
+            token.login = laws.login_time(&id);
             laws.tokens.push(token);
         }
         return true;

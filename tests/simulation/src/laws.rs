@@ -56,8 +56,6 @@ pub struct Laws {
     pub keyless: Option<Instant>,
     /// The moment when a sidecar has last rejected a token with 401, by its number and the key.
     rejected: BTreeMap<(usize, String), Instant>,
-    /// The tokens that a running sidecar has rejected as revoked.
-    revoked: BTreeSet<(usize, String)>,
     /// The entries of the log at the last check.
     log: Vec<(i64, i64)>,
     /// The largest number of a list that each running server has published.
@@ -99,7 +97,6 @@ impl Laws {
 
     pub fn sidecar_starts(&mut self, sidecar: usize) {
         self.sidecars.insert(sidecar, Fetches::default());
-        self.revoked.retain(|(other, _)| *other != sidecar);
     }
 
     /// Notes a requested end, and returns its position.
@@ -275,7 +272,7 @@ impl Laws {
             let (Some(confirmed), Keeps::Store) = (end.confirmed, &end.keeps) else {
                 continue;
             };
-            let ended = live.iter().copied().filter(|it| end.ended.ends(it));
+            let ended = live.iter().copied().filter(|it| end.ends(it));
             let ended: Vec<&Token> = ended.collect();
             for (number, server) in world.running_servers() {
                 if world.polled(number).is_none_or(|begun| begun < confirmed) {
@@ -314,7 +311,7 @@ impl Laws {
         let now = world.sky.store_now();
         let is_live = |end: &End| {
             let mut live = self.tokens.iter().filter(|token| token.expires > now);
-            live.any(|token| end.ended.ends(token))
+            live.any(|token| end.ends(token))
         };
         let mut ends = self.ends.iter();
         let missing = ends.find(|end| matches!(end.keeps, Keeps::Servers(_)) && is_live(end));
@@ -331,7 +328,7 @@ impl Laws {
             if end.confirmed.is_none() || end.keeps != Keeps::Store {
                 continue;
             }
-            let ended = self.tokens.iter().filter(|token| end.ended.ends(token));
+            let ended = self.tokens.iter().filter(|token| end.ends(token));
             let live: Vec<_> = ended
                 .filter(|it| it.expires > world.sky.world_now())
                 .collect();

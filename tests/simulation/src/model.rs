@@ -23,6 +23,8 @@ pub struct Token {
     /// The id of the key that signed it.
     pub key: String,
     pub expires: i64,
+    /// The time of the login, for a token that came by a refresh.
+    pub login: Option<i64>,
 }
 
 impl Token {
@@ -49,6 +51,7 @@ impl Token {
         Some(Self {
             key: decoded.header.get("kid")?.as_str()?.to_owned(),
             expires: number("exp")?,
+            login: None,
             claims: Claims {
                 user_id: text_of("userId")?,
                 issued_at: number("iat"),
@@ -74,6 +77,7 @@ pub fn foreign_token(number: usize) -> Token {
         text: String::new(),
         key: String::new(),
         expires: i64::MAX,
+        login: None,
         claims: Claims {
             issuer: Some(FOREIGN_ISSUER.to_owned()),
             session: Some(foreign_session(number)),
@@ -90,6 +94,7 @@ pub fn token_of(user: &str, issued_at: i64) -> Token {
         text: String::new(),
         key: String::new(),
         expires: issued_at + 600,
+        login: None,
         claims: Claims {
             user_id: user.to_owned(),
             issued_at: Some(issued_at),
@@ -180,6 +185,25 @@ pub enum Keeps {
 }
 
 impl End {
+    /// Returns true for a token that has to be rejected. An end by time ends also what came by a refresh while it was
+    /// committed, and afterwards there is none.
+    #[must_use]
+    pub fn ends(&self, token: &Token) -> bool {
+        let (Some(login), Some(issued), Some(over)) =
+            (token.login, token.claims.issued_at, self.over)
+        else {
+            return self.ended.ends(token);
+        };
+        let meanwhile = match &self.ended {
+            Ended::Everyone(time) | Ended::User(_, time) => {
+                let near = over - MEASURED + 1..=over + MEASURED;
+                login <= *time && !near.contains(&issued)
+            }
+            _ => false,
+        };
+        meanwhile || self.ended.ends(token)
+    }
+
     /// Returns true for a token that may be rejected since the end was requested; `began`: the time of its login.
     #[must_use]
     pub fn may_end(&self, token: &Token, began: i64) -> bool {
@@ -206,7 +230,7 @@ impl End {
         if let Ended::Key(id) = &self.ended {
             return server.keys().is_some_and(|keys| keys.revoked.contains(id));
         }
-        let mut ended = tokens.iter().filter(|token| self.ended.ends(token));
+        let mut ended = tokens.iter().filter(|token| self.ends(token));
         ended.all(|token| server.revokes(&token.claims))
     }
 }

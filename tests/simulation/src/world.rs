@@ -252,7 +252,7 @@ impl World {
         if let Ended::Key(id) = &end.ended {
             return self.store.has_revoked_key(id);
         }
-        let ended = tokens.iter().filter(|token| end.ended.ends(token));
+        let ended = tokens.iter().filter(|token| end.ends(token));
         let claims: Vec<_> = ended.map(|token| &token.claims).collect();
         self.store.revokes(&claims)
     }

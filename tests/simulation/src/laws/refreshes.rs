@@ -16,6 +16,12 @@ const REPEATABLE: Duration = Duration::from_secs(30 - 2);
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 impl Laws {
+    /// Returns the time of a login, which no clock that was set makes uncertain.
+    pub fn login_time(&self, session: &str) -> Option<i64> {
+        let login = login_of(&self.tokens, session).filter(|_| !self.sets_clocks);
+        login?.claims.issued_at
+    }
+
     /// A use of a refresh token has failed, which began at `sent`.
     pub fn refresh_failed(&mut self, session: usize, sent: Instant) {
         self.sessions[session].failed.get_or_insert(sent);

@@ -174,7 +174,7 @@ impl Laws {
             let is_known = end
                 .confirmed
                 .is_some_and(|at| known.is_some_and(|it| at <= it.begun));
-            is_known && end.keeps == Keeps::Store && end.ended.ends(token)
+            is_known && end.keeps == Keeps::Store && end.ends(token)
         });
         self.require(!(is_ended && is_served), || {
             format!("sidecar {sidecar} serves a token that was ended")
@@ -182,14 +182,6 @@ impl Laws {
         self.require(!is_served || self.may_live(world, token), || {
             format!("sidecar {sidecar} serves a token that has expired")
         });
-        let rejected = (sidecar, token.text.clone());
-        let comes_back = is_served && !self.has_lost() && self.revoked.contains(&rejected);
-        self.require(!comes_back, || {
-            format!("sidecar {sidecar} serves a token that it has rejected as revoked")
-        });
-        if verdict == Verdict::Rejected("token_revoked", 401) {
-            self.revoked.insert(rejected);
-        }
         let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
         let former = match is_401 {
             true => self.rejected.insert((sidecar, token.key.clone()), now),

@@ -31,7 +31,8 @@ impl Laws {
         let says = (claims.user_id.as_str(), token.expires - issued);
         let is_of_session = claims.session.as_deref().unwrap_or_default() == session;
         self.require(says == (USER, LIFETIME) && is_of_session, || {
-            format!("a token of session {session:?} says {claims:?}")
+            let said = (&claims.session, &claims.user_id, token.expires - issued);
+            format!("a token of session {session:?} says {said:?}")
         });
         let is_near = between.as_ref().is_none_or(|between| {
             (between.start() - MEASURED..=between.end() + MEASURED).contains(&issued)
@@ -46,7 +47,7 @@ impl Laws {
         let (number, is_served) = (asked.server, status == StatusCode::OK);
         let is_ended = self.ends.iter().any(|end| {
             let is_known = end.confirmed.is_some_and(|at| Some(at) <= asked.polled);
-            is_known && end.keeps == Keeps::Store && end.ended.ends(token)
+            is_known && end.keeps == Keeps::Store && end.ends(token)
         });
         self.require(!(is_ended && is_served), || {
             format!("server {number} serves a token that was ended")
