@@ -179,7 +179,7 @@ pub(crate) enum StoreError {
 }
 
 impl StoreError {
-    /// What was read is not in the store any more.
+    /// A record or an entry that was read is not in the store any more.
     pub(crate) fn changed() -> Self {
         Self::Unavailable("the store has changed since it was read".to_owned())
     }

@@ -95,7 +95,7 @@ impl Fact {
     }
 
     /// Returns the change that appends the fact to the log, with an id above `above`. It stays until the removal
-    /// after `ends`: the list of a server that starts before then is that of the others.
+    /// after `ends`: a server that starts before then has the same list as the others.
     pub(crate) fn append(&self, ends: i64, above: i64) -> Result<Change, StoreError> {
         let written = Written {
             fact: self,

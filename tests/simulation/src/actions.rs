@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 pub use self::administration::register;
 use self::administration::{OTHER, command, end, foreign_logout, register_other, revoke_key};
-use crate::laws::Asked;
+use crate::laws::Visited;
 use crate::model::{Ended, Session, Token, USER};
 use crate::plan::{Action, Credential, Presented};
 use crate::world::World;
@@ -385,14 +385,14 @@ pub async fn use_token(world: &Arc<World>, client: usize, sidecar: usize, former
         .decided(world, sidecar, &token, &keys, verdict);
     let is_served = verdict == Verdict::Forwarded;
     if is_served {
-        // Whoever has seen a token without its signature knows nothing that counts.
+        // A token without its signature, as it stands in logs, is of no use.
         let verdict = running.decide(&forged(&token.text)).await;
         let is_rejected = matches!(verdict, None | Some(Verdict::Rejected(_, 401)));
         world.laws.lock().require(is_rejected, || {
             format!("sidecar {sidecar} says {verdict:?} to another signature")
         });
     }
-    ask(world, sidecar % world.setting.servers, &token).await;
+    request_user(world, sidecar % world.setting.servers, &token).await;
     is_served
 }
 
@@ -403,9 +403,9 @@ fn forged(token: &str) -> String {
     format!("{signed}{other}{}", &signature[1..])
 }
 
-/// Asks a server for the user of a token.
-async fn ask(world: &Arc<World>, server: usize, token: &Token) {
-    let asked = Asked {
+/// Requests the user of a token from a server.
+async fn request_user(world: &Arc<World>, server: usize, token: &Token) {
+    let visited = Visited {
         server,
         polled: world.polled(server),
     };
@@ -418,9 +418,10 @@ async fn ask(world: &Arc<World>, server: usize, token: &Token) {
     };
     world.story.tell(|| {
         format!(
-            "server {server} is asked for the user: {}",
+            "server {server} says the user of a token: {}",
             described(Some(&reply))
         )
     });
-    world.laws.lock().asked(world, asked, token, reply.status);
+    let mut laws = world.laws.lock();
+    laws.user_requested(world, visited, token, reply.status);
 }

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use self::keys::Known;
 use self::sidecars::Fetches;
 pub use self::sidecars::Served;
-pub use self::tokens::Asked;
+pub use self::tokens::Visited;
 use crate::model::{End, Ended, Keeps, Session, Token, USER, foreign_token, token_of};
 use crate::plan::Setting;
 use crate::story::Story;

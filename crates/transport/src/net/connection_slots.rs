@@ -162,7 +162,7 @@ impl Port {
         } else {
             slots.queues.held(client)
         };
-        if !slots.admit(port, holds, now)? {
+        if !slots.takes_another(port, holds, now)? {
             slots.log_rejection(port, peer);
             return Ok(None);
         }
@@ -218,7 +218,7 @@ impl Slots {
     }
 
     /// Returns true if a client that holds some connections gets one more; another one is closed for it.
-    fn admit(&mut self, port: &Port, holds: usize, now: u64) -> Result<bool, WouldWait> {
+    fn takes_another(&mut self, port: &Port, holds: usize, now: u64) -> Result<bool, WouldWait> {
         let free = port.max.saturating_sub(self.taken);
         if free > 0 && !exceeds_its_share(holds, holds + 1, free - 1) {
             return Ok(true);

@@ -14,9 +14,9 @@ const LIFETIME: i64 = 600;
 /// Seconds for which a program accepts an expired token, and some more.
 const LEEWAY: i64 = 30 + 2;
 
-/// The state of a server when a client came to it.
+/// A server when a client came to it.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct Visited {
     pub server: usize,
     /// The start of its last poll.
     pub polled: Option<Instant>,
@@ -42,11 +42,17 @@ impl Laws {
         });
     }
 
-    /// A server was asked for the user of a token, and has responded.
-    pub fn asked(&mut self, world: &World, asked: Asked, token: &Token, status: StatusCode) {
-        let (number, is_served) = (asked.server, status == StatusCode::OK);
+    /// A server has responded to a request for the user of a token.
+    pub fn user_requested(
+        &mut self,
+        world: &World,
+        visited: Visited,
+        token: &Token,
+        status: StatusCode,
+    ) {
+        let (number, is_served) = (visited.server, status == StatusCode::OK);
         let is_ended = self.ends.iter().any(|end| {
-            let is_known = end.confirmed.is_some_and(|at| Some(at) <= asked.polled);
+            let is_known = end.confirmed.is_some_and(|at| Some(at) <= visited.polled);
             is_known && end.keeps == Keeps::Store && end.ends(token)
         });
         self.require(!(is_ended && is_served), || {
@@ -58,7 +64,7 @@ impl Laws {
         let seen = self.keys_seen.get(&token.key).copied();
         let must_serve = !self.sets_clocks
             && seen.is_some()
-            && asked.polled >= seen
+            && visited.polled >= seen
             && self.must_count(world, token)
             && !self.may_be_revoked(&token.key);
         self.require(!must_serve || status != StatusCode::UNAUTHORIZED, || {
