@@ -6,10 +6,6 @@ use std::sync::Arc;
 
 use super::*;
 use crate::keys::pair::tests::pair;
-use crate::keys::plan::Planner;
-use crate::keys::ring::KeyRing;
-use crate::keys::ring::rotation::RotationPolicy;
-use crate::keys::update::update;
 use crate::store::at_rest::KeyEncryption;
 use crate::store::at_rest::tests::with;
 use crate::store::conformance::for_every_store;
@@ -17,12 +13,6 @@ use crate::store::conformance::installations::Installation;
 use crate::store::conformance::unsteady::Unsteady;
 
 const TYPE: SigningType = SigningType::Ecdsa;
-const NOW: i64 = 1_000_000;
-const POLICY: RotationPolicy = RotationPolicy {
-    lead: 150,
-    keep: 1_000,
-    every: None,
-};
 
 /// One store, opened by servers with different key-encryption keys.
 struct Shared(Arc<Unsteady>);
@@ -109,47 +99,10 @@ async fn an_encrypted_store_does_not_turn_clear_under_a_server() {
     assert!(error.to_string().contains("not encrypted"), "{error}");
 }
 
-for_every_store!(
-    contract_1_half_a_pair_is_missing_and_both_are_written,
-    a_commit_needs_all_values_as_they_were_read,
-);
+for_every_store!(a_commit_needs_all_values_as_they_were_read);
 
 fn open(installation: &dyn Installation) -> OpenStore {
     OpenStore::unencrypted(installation.open())
-}
-
-/// Adopts the stored pair or installs one, as a start does.
-async fn start(store: &OpenStore) -> KeyRing {
-    let planner = Planner {
-        signing_type: TYPE,
-        policy: &POLICY,
-        memory: None,
-        now: NOW,
-    };
-    let updated = update(store, (TYPE, NOW), |stored, fresh| {
-        Ok(planner.plan(stored, fresh).unwrap())
-    });
-    updated.await.unwrap().ring
-}
-
-async fn contract_1_half_a_pair_is_missing_and_both_are_written(installation: &dyn Installation) {
-    let (store, records) = (installation.open(), open(installation));
-    for (missing, other) in [
-        (Entry::Private, Entry::Public),
-        (Entry::Public, Entry::Private),
-    ] {
-        let before = start(&records).await;
-        let held = store.get(&missing.key()).await.unwrap().unwrap();
-        let delete = Change::Delete {
-            key: missing.key(),
-            expected: held.version,
-        };
-        store.commit(vec![delete]).await.unwrap();
-        assert!(store.get(&other.key()).await.unwrap().is_some());
-        let after = start(&records).await;
-        assert!(after.current() != before.current());
-        assert_eq!(start(&open(installation)).await, after);
-    }
 }
 
 async fn a_commit_needs_all_values_as_they_were_read(installation: &dyn Installation) {

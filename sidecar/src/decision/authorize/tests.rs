@@ -108,16 +108,7 @@ fn authorize(
     fields: &[(&str, &str)],
     keys: Option<&CurrentKeys>,
 ) -> Result<Decision, Rejection> {
-    authorize_at(NOW, target, fields, keys)
-}
-
-fn authorize_at(
-    now: i64,
-    target: &str,
-    fields: &[(&str, &str)],
-    keys: Option<&CurrentKeys>,
-) -> Result<Decision, Rejection> {
-    authorize_under(&rules(), now, target, fields, keys)
+    authorize_under(&rules(), NOW, target, fields, keys)
 }
 
 fn authorize_under(
@@ -159,40 +150,6 @@ fn trace_and_connect_are_rejected_after_bad_framing() {
 }
 
 const PATHS: [&str; 2] = ["/orders/1", "/orders/current/user/details"];
-
-#[test]
-fn a_cached_token_gives_the_same_decisions() {
-    let (keys, token) = (keys(), token("Ad\u{e4}"));
-    let fields = [("Authorization", token.as_str())];
-    let [fresh, details] = PATHS.map(|path| authorize(path, &fields, Some(&keys)));
-    let hits = || keys.token_cache().counters.token_cache_hits.get();
-    assert_eq!(hits(), 1, "the second path");
-    for (path, first) in PATHS.into_iter().zip([fresh, details]) {
-        assert_eq!(authorize(path, &fields, Some(&keys)), first, "{path}");
-    }
-    assert_eq!(hits(), 3);
-}
-
-#[test]
-fn the_times_of_a_cached_token_are_checked() {
-    let keys = keys();
-    let token =
-        token_of(&json!({"username": "ada", "userId": "1", "nbf": NOW - 60, "exp": NOW + 60}));
-    let fields = [("Authorization", token.as_str())];
-    for (now, expected) in [
-        (NOW, None),
-        (NOW + 89, None),
-        (NOW + 90, Some(Rejection::TokenExpired)),
-        (NOW - 90, None),
-        (NOW - 91, Some(Rejection::TokenNotYetValid)),
-    ] {
-        for path in PATHS {
-            let decision = authorize_at(now, path, &fields, Some(&keys));
-            assert_eq!(decision.err(), expected, "{now} {path}");
-        }
-    }
-    assert_eq!(keys.token_cache().counters.token_cache_misses.get(), 1);
-}
 
 /// Two issuers with a key set each: `strict` grants no leeway and takes no token without expiry.
 struct TwoIssuers {

@@ -128,22 +128,6 @@ fn the_age_of_the_keys_counts_on_across_a_restart() {
 }
 
 #[test]
-fn the_first_fetch_replaces_the_cached_key() {
-    let cached = Cached::start();
-    let new_key = cached.stack.forge.untrusted().served();
-    let old = cached.content();
-    cached.stack.auth_server.set_reply(key_response(&new_key));
-    let sidecar = cached.plan().flags(EVERY_SECOND).start();
-    let forge = &cached.stack.forge;
-    let token = forge.untrusted_token(clock::now(), &Value::Null);
-    wait::until("the new key", || {
-        sidecar.bearing(&token).status("/list") == 200
-    });
-    assert_eq!(cached.verdict_of(&sidecar), "401 token_signature");
-    wait::until("the new cache", || cached.content()["jwks"] != old["jwks"]);
-}
-
-#[test]
 fn a_cache_that_may_not_be_used_is_left_alone() {
     let cached = Cached::start();
     cached.outage();

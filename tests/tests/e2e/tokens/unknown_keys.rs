@@ -153,15 +153,9 @@ fn what_no_key_changes_is_401_without_a_fetch() {
     *issuer.set.lock().unwrap() = None;
     for (changes, expected) in [
         (json!({"iss": "https://evil"}), "401 token_issuer"),
-        (json!({"iss": null}), "401 token_issuer"),
         (json!({"aud": "billing"}), "401 token_audience"),
         (json!({"aud": null}), "401 token_audience"),
         (json!({"exp": 5}), "401 token_expired"),
-        (json!({"exp": null}), "401 token_claim_missing"),
-        (
-            json!({"nbf": 32_503_680_000_u64}),
-            "401 token_not_yet_valid",
-        ),
     ] {
         for number in 0..5 {
             let token = signed(&key(), &format!("nobody-{number}"), &changes);

@@ -1,10 +1,9 @@
-//! The rows of the table, and the examples of the RFCs.
+//! The examples of the RFCs.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use token_corpus::proof_rows::{ProofRow, ProofSetting, ProofTable};
+use token_corpus::proof_rows::{ProofRow, ProofSetting};
 use token_corpus::token_forge::Forge;
 
 use super::*;
-use crate::invalid::InvalidToken;
 use crate::possession::parse_digest;
 
 const NOW: i64 = 1_800_000_000;
@@ -66,73 +65,6 @@ const fn setting(token: &Digest) -> ProofSetting<'_> {
         url: URL,
         token,
         now: NOW,
-    }
-}
-
-/// Returns the verdict as the sidecar makes it, in the words of the table.
-fn verdict(
-    field: &[u8],
-    bound_to: &Digest,
-    token: &Digest,
-    keys: &OnceLock<VerificationKey>,
-) -> String {
-    let is_target = |url: &NormalUrl| NormalUrl::parse(URL).as_ref() == Some(url);
-    let request = request("GET", &is_target, Some(token), NOW);
-    let verified = Proof::parse(field).and_then(|proof| {
-        if proof.key() == bound_to {
-            proof.verify(&request, keys)
-        } else {
-            Err(InvalidProof::OtherKey)
-        }
-    });
-    match verified {
-        Ok(_) => "accepted".to_owned(),
-        Err(invalid) => format!("{:?}", InvalidToken::Proof(invalid)),
-    }
-}
-
-/// Returns the reason of a row in the same words.
-fn expected(reason: &str) -> String {
-    let invalid = match reason {
-        "401 proof_malformed" => InvalidProof::Malformed,
-        "401 proof_header" => InvalidProof::Header,
-        "401 proof_algorithm" => InvalidProof::Algorithm,
-        "401 proof_key" => InvalidProof::Key,
-        "401 proof_key_other" => InvalidProof::OtherKey,
-        "401 proof_signature" => InvalidProof::Signature,
-        "401 proof_claim" => InvalidProof::Claim,
-        "401 proof_method" => InvalidProof::Method,
-        "401 proof_target" => InvalidProof::Target,
-        "401 proof_time" => InvalidProof::Time,
-        "401 proof_token" => InvalidProof::Token,
-        other => return other.to_owned(),
-    };
-    format!("{:?}", InvalidToken::Proof(invalid))
-}
-
-#[test]
-fn each_row_of_the_table_has_its_verdict() {
-    let token = sha256(b"token");
-    let mut forge = Forge::new(token_corpus::keys::Algorithm::ES256);
-    for algorithm in token_corpus::keys::Algorithm::VERIFIED {
-        if algorithm.family() == token_corpus::keys::Family::Hmac {
-            continue;
-        }
-        forge = forge.meant_for(algorithm);
-        let bound_to = parse_digest(&forge.trusted().thumbprint()).unwrap();
-        let keys = OnceLock::new();
-        for row in ProofTable::load().unwrap().proof {
-            let field = row.field(&forge, setting(&token));
-            let found = verdict(&field, &bound_to, &token, &keys);
-            let name = (algorithm.name(), &row.name);
-            // An RSA key fits `RS256`, and states no ES384.
-            let differs = algorithm.family() == token_corpus::keys::Family::Rsa
-                && row.name == "an algorithm of another kind of key";
-            assert!(
-                found == expected(&row.expect) || differs,
-                "{name:?}: {found}"
-            );
-        }
     }
 }
 

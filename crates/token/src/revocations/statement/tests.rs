@@ -94,25 +94,6 @@ fn a_logout_token_ends_its_session_or_all_of_its_user() {
 }
 
 #[test]
-fn the_types_are_those_of_each_form() {
-    for (typ, logout, event) in [
-        (Json::Null, true, false),
-        (json!("JWT"), true, false),
-        (json!("logout+jwt"), true, false),
-        (json!("application/Logout+JWT"), true, false),
-        (json!("secevent+jwt"), false, true),
-        (json!("at+jwt"), false, false),
-        (json!(7), false, false),
-    ] {
-        let header = json!({"typ": typ});
-        let logout_token = verify(Form::LogoutToken, &header, &claims(&json!({})));
-        assert_eq!(logout_token.is_ok(), logout, "{typ}");
-        let security_event = verify(Form::SecurityEvent, &header, &claims(&json!({})));
-        assert_eq!(security_event.is_ok(), event, "{typ}");
-    }
-}
-
-#[test]
 fn a_security_event_ends_what_its_subject_names() {
     let revoked = SESSION_EVENT;
     let changed = USER_EVENTS[0];

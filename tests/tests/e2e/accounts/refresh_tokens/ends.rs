@@ -1,4 +1,4 @@
-//! Sessions end: by logout, by command, after their lifetime, beyond the limit of a user.
+//! Sessions end: by logout, by command, beyond the limit of a user.
 
 use super::*;
 
@@ -102,21 +102,4 @@ fn a_command_ends_sessions_by_token_and_by_user() {
         let tokens = server.session_of("ada");
         server.refresh(&tokens.refresh).status() == 200
     });
-}
-
-#[test]
-fn a_session_is_over_after_its_lifetime_renewed_or_not() {
-    let server = plan()
-        .flags(["--refresh-token-lifetime", "3", "--token-lifetime", "1"])
-        .ready();
-    let mut tokens = server.session_of("ada");
-    wait::until("the end of the session", || {
-        let response = server.refresh(&tokens.refresh);
-        if response.status() == 200 {
-            tokens = Tokens::of(&response.json());
-            return None;
-        }
-        (found(&response) == ENDED).then_some(())
-    });
-    server.session_of("ada");
 }

@@ -63,31 +63,6 @@ fn without_the_store_logins_go_on_and_refreshing_waits() {
 }
 
 #[test]
-fn a_successful_logout_outlives_its_server() {
-    let (home, redis) = (tempfile::tempdir().unwrap(), Redis::start());
-    let on_redis = redis.as_ref().map(|redis| plan().store(redis.url()));
-    let plans = [Some(plan().directory(home.path())), on_redis];
-    for plan in plans.into_iter().flatten() {
-        let start = || plan.clone().ready();
-        for _ in 0..3 {
-            let server = start();
-            let (one, other) = (server.session_of("ada"), server.session_of("ada"));
-            let next = server.refreshed(&other);
-            server.refreshed(&next);
-            assert_eq!(server.log_out(&one.refresh).status(), 200);
-            assert_ended(&server, &other);
-            // Drop kills it.
-            drop(server);
-            let server = start();
-            for tokens in [&one, &other, &next] {
-                assert_eq!(server.verdict(&tokens.access), "401 token_revoked");
-                assert_ended(&server, tokens);
-            }
-        }
-    }
-}
-
-#[test]
 fn a_server_s_wrong_clock_decides_about_no_user() {
     let (Some(redis), Some(clock)) = (Redis::start(), MovedClock::new()) else {
         return;
