@@ -201,6 +201,9 @@ pub async fn login(world: &Arc<World>, client: usize, server: usize) -> bool {
     let has_session = refresh_token.is_some();
     let has_time = has_time && world.has_compared_clocks(server);
     let session = token.claims.session.clone().unwrap_or_default();
+    laws.require(has_session != session.is_empty(), || {
+        format!("a login gives the session {session:?}, and a refresh token: {has_session}")
+    });
     laws.issued(
         &token,
         &session,

@@ -189,7 +189,7 @@ async fn end(world: &Arc<World>) {
         format!("after ages there are {statements} ids of statements")
     });
     let (sessions, log) = (world.store.records("session"), world.store.log_ends().len());
-    let is_left = sessions > 0 || log > servers.len();
+    let is_left = sessions > 0 || log != servers.len();
     world.laws.lock().require(!is_left, || {
         format!("after ages there are {sessions} sessions, and {log} entries of the log")
     });

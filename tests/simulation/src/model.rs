@@ -186,7 +186,8 @@ pub enum Keeps {
 
 impl End {
     /// Returns true for a token that has to be rejected. An end by time ends also what came by a refresh while it was
-    /// committed, and afterwards there is none.
+    /// committed, and afterwards there is none. Clocks are measured to the second: near the end of the commit nothing
+    /// is said.
     #[must_use]
     pub fn ends(&self, token: &Token) -> bool {
         let (Some(login), Some(issued), Some(over)) =

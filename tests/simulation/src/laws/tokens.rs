@@ -67,8 +67,12 @@ impl Laws {
             && visited.polled >= seen
             && self.must_count(world, token)
             && !self.may_be_revoked(&token.key);
-        self.require(!must_serve || status != StatusCode::UNAUTHORIZED, || {
-            format!("server {number} knows the key {}, and says 401", token.key)
+        let is_away = status == StatusCode::SERVICE_UNAVAILABLE;
+        self.require(!must_serve || is_served || is_away, || {
+            format!(
+                "server {number} knows the key {}, and says {status}",
+                token.key
+            )
         });
     }
 
