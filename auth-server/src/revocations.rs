@@ -130,7 +130,8 @@ impl Revocation {
         self
     }
 
-    /// Returns the revocation of what was issued up to `now`; `None` where it ends nothing more.
+    /// Returns the revocation, for its whole length, of what was issued up to `now`; `None` where that ends nothing
+    /// more.
     pub(crate) fn moved_to(&self, now: i64) -> Option<Self> {
         let ends_up_to_a_time = !matches!(self.fact.revokes, Revoked::Token(_));
         let ends_more = ends_up_to_a_time && now > self.fact.at;

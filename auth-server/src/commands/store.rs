@@ -42,9 +42,7 @@ impl CommandStore {
     }
 
     /// Appends a revocation, together with another change, as a server does, and logs it. Called after
-    /// [`now`](Self::now), which measures the clock that the number of the entry follows. What ends tokens up to a
-    /// time is appended again where the commit took until a later second: a server that had not read it may have
-    /// renewed a session meanwhile.
+    /// [`now`](Self::now), which measures the clock that the number of the entry follows.
     pub(crate) async fn append(
         &self,
         revocation: &Revocation,
@@ -57,7 +55,10 @@ impl CommandStore {
                 .await
         };
         let outcome = append(revocation, change.into_iter().collect()).await?;
-        if let Some(later) = revocation.moved_to(self.opened.clock.now()) {
+        // A server that had not read it may have renewed a session in the seconds of the commit.
+        if outcome == Outcome::Committed
+            && let Some(later) = revocation.moved_to(self.opened.clock.now())
+        {
             append(&later, Vec::new()).await?;
         }
         Ok(outcome)

@@ -10,8 +10,9 @@
 //! background   note: kept until the next flush
 //! poll         catch_up: read_or_restore
 //!              flush: append, for each batch that was noted and is still lacking
-//!              confirm_number: what was read counts in the number of the list
+//!              confirm_number: confirm; what was read counts in the number of the list
 //!              bound: commit one revocation in place of many, for each batch of them; read_or_restore
+//! confirm      a commit that expects the last known entry; where it is gone catch_up, and again
 //! each read_or_restore
 //!              read_on: reads what is new, where the last known entry is in its place;
 //!              where it is not, one caller reads on again, and then restores:
@@ -30,7 +31,7 @@ use crate::store::open_store::OpenStore;
 use crate::store::{Change, LogEntry, Outcome, Store, StoreError};
 use crate::telemetry::metrics::Metrics;
 
-/// Max attempts of a restore. Each retry means that the store has become an older copy meanwhile.
+/// Max attempts of a restore, or a confirmation. Each retry means that the store has become another copy meanwhile.
 const ATTEMPTS: usize = 4;
 /// Entries of one commit: no script may keep the store from others for long.
 pub(crate) const BATCH: usize = 500;

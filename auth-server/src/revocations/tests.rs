@@ -295,6 +295,14 @@ fn an_entry_stays_until_lines_are_removed() {
 }
 
 #[test]
+fn only_what_ends_up_to_a_time_can_end_more_later() {
+    let user = |now| Revocation::for_user("1".to_owned(), now);
+    assert_eq!(user(NOW).moved_to(NOW + 1), Some(user(NOW + 1)));
+    assert_eq!(user(NOW).moved_to(NOW), None);
+    assert_eq!(token("a", "1", NOW + 9).moved_to(far()), None);
+}
+
+#[test]
 fn later_times_replace_what_they_imply() {
     let user = |now| Revocation::for_user("1".to_owned(), now);
     let tokens = [token("a", "1", NOW + 10), token("b", "2", NOW + 10)];

@@ -24,6 +24,7 @@ use crate::revocations::Revocation;
 use crate::revocations::log::{BATCH, RevocationLog};
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, Key, Kind, Outcome, RETRIES, StoreError, Version};
+use crate::telemetry::audit::events::RevocationEvent;
 
 /// Max attempts to record the users. Each retry reads what another server has written meanwhile.
 const ATTEMPTS: usize = 4;
@@ -136,6 +137,11 @@ impl RecordedUsers {
                 store.put(self.key(USERS), version, &users, None)?,
             ];
             if self.commit(&revocations, changes).await? == Outcome::Committed {
+                // Another server may have renewed a session of a user who left in the seconds of the commit.
+                let later = store.clock.now();
+                let left = revocations.iter().filter(|it| !is_of_user_in(it, &users));
+                let left = left.filter_map(|it| it.moved_to(later));
+                self.revocations.note(left);
                 self.note_recorded(users, next.generation);
                 return Ok(());
             }
@@ -278,6 +284,10 @@ fn whole_path(path: &Path) -> PathBuf {
 }
 
 /// Reads a value; a planted value counts as missing, and the next commit replaces it.
+fn is_of_user_in(revocation: &Revocation, users: &EnabledUsers) -> bool {
+    matches!(&revocation.event, RevocationEvent::User(id) if users.contains_key(id))
+}
+
 async fn read<T: DeserializeOwned>(
     store: &OpenStore,
     key: Key,
