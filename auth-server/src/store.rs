@@ -105,7 +105,7 @@ pub(crate) enum Change {
         key: Key,
         expected: Version,
     },
-    /// Changes nothing: the record, or its absence, was read, and has to be as safe as what is committed.
+    /// Changes nothing. The commit waits until this record, or its absence, is as safe as what is committed.
     Check {
         key: Key,
         expected: Option<Version>,
@@ -120,7 +120,8 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// Returns true for a change that only compares: in a store without replicas there is nothing to wait for.
+    /// Returns true for a change that only compares. A store without replicas skips it: there is nothing to wait
+    /// for.
     pub(crate) const fn only_compares(&self) -> bool {
         match self {
             Self::Check { .. } => true,
@@ -179,7 +180,7 @@ pub(crate) enum StoreError {
 }
 
 impl StoreError {
-    /// A record or an entry that was read is not in the store any more.
+    /// Returns the error for a record or an entry that is not in the store any more as it was read.
     pub(crate) fn changed() -> Self {
         Self::Unavailable("the store has changed since it was read".to_owned())
     }
@@ -245,7 +246,8 @@ pub(crate) trait Store: Send + Sync {
     /// records without an end follow in the order of their ids.
     async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError>;
 
-    /// Makes all changes, or no change if one of them expects another version.
+    /// Makes all changes, or no change if one of them expects another version. A commit that changes nothing waits
+    /// until what was read is as safe as what is committed; a store without replicas then compares nothing.
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError>;
 
     /// Reads the entries of the log after `cursor`, the id of the last known entry (0: all), in their order.

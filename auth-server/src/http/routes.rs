@@ -39,8 +39,8 @@ pub(super) const READING: &str = "GET, HEAD";
 pub(super) struct Route {
     pub(super) path: &'static str,
     pub(super) methods: fn() -> MethodRouter<Arc<App>>,
-    /// The methods for pages of other origins.
-    pub(super) cors: &'static str,
+    /// Its methods, as `Allow` and a preflight name them.
+    pub(super) allowed: &'static str,
     /// True if it needs no token, regardless of the pass list (contract §4.3: the controller ignores
     /// the user token; the token endpoint has credentials of its own).
     pub(super) is_exempt: bool,
@@ -48,19 +48,21 @@ pub(super) struct Route {
 
 /// Routes of every server.
 static ROUTES: [Route; 9] = [
-    Route::guarded(LOGIN_PATH, || post(login::login)).with_cors("POST"),
-    Route::exempt(TOKEN_PATH, || post(token::token)).with_cors("POST"),
+    Route::guarded(LOGIN_PATH, || post(login::login)).with_allowed("POST"),
+    Route::exempt(TOKEN_PATH, || post(token::token)).with_allowed("POST"),
     Route::exempt(AUTHORIZE_PATH, || {
         get(authorize::authorize).post(authorize::authorize)
-    }),
-    Route::exempt("/client/user/secret/key", key_methods).with_cors("GET"),
+    })
+    .with_allowed("GET, HEAD, POST"),
+    Route::exempt("/client/user/secret/key", key_methods).with_allowed("GET"),
     Route::exempt(JWKS_PATH, || get(jwks::jwks)),
     Route::exempt(REVOCATIONS_PATH, || get(revocations::revocations)),
-    Route::exempt(REVOKE_PATH, || post(revoke::revoke)).with_cors("POST"),
+    Route::exempt(REVOKE_PATH, || post(revoke::revoke)).with_allowed("POST"),
     // Also without a [[logout]] table: the operator who set the issuer up gets the reason.
     Route::exempt("/oidc/backchannel-logout", || {
         post(backchannel_logout::backchannel_logout)
-    }),
+    })
+    .with_allowed("POST"),
     Route::guarded(USER_DETAILS_PATH, || get(current_user::current_user)),
 ];
 
@@ -88,7 +90,7 @@ impl Route {
         Self {
             path,
             methods,
-            cors: READING,
+            allowed: READING,
             is_exempt: false,
         }
     }
@@ -101,8 +103,8 @@ impl Route {
         }
     }
 
-    const fn with_cors(self, cors: &'static str) -> Self {
-        Self { cors, ..self }
+    const fn with_allowed(self, allowed: &'static str) -> Self {
+        Self { allowed, ..self }
     }
 }
 

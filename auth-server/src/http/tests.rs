@@ -164,6 +164,8 @@ async fn a_response_to_a_wrong_method_names_the_right_ones() {
         (Method::TRACE, "/auth/oauth/jwt/token", "POST"),
         (Method::TRACE, "/auth/client/user/secret/key", "GET"),
         (Method::TRACE, "/auth/assets/x", "GET, HEAD"),
+        (Method::TRACE, "/auth/oidc/backchannel-logout", "POST"),
+        (Method::TRACE, "/auth/oauth/authorize", "GET,HEAD,POST"),
     ] {
         let response = serving()
             .oneshot(request(method, path, None, ""))

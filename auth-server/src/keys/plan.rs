@@ -53,7 +53,7 @@ impl Planner<'_> {
             Some(memory) if is_older_copy || is_lost => memory.metadata.clone(),
             _ => held.clone(),
         };
-        // Other servers read a next key from now on that the store lacked.
+        // The store lacked this next key: other servers learn of it from now on, and need the whole lead.
         let there = held.next.as_ref().map(|next| next.pair.id());
         if let Some(next) = &mut metadata.next
             && there != Some(next.pair.id())

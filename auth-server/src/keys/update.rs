@@ -31,7 +31,7 @@ pub(crate) struct Updated {
     pub(crate) ring: KeyRing,
     /// A pair generated on the way, accepted by the store or not.
     pub(crate) generated: Option<Arc<SigningKeyPair>>,
-    /// The keys as they were read; `None` where others were written in their place.
+    /// The keys as they were read, if they stay; `None` if new ones were written.
     pub(crate) kept: Option<HeldKeys>,
     /// True where the store had no pair before.
     pub(crate) was_empty: bool,

@@ -332,10 +332,13 @@ async fn what_is_over_or_removed_leaves_a_log_but_for_the_last_id(installation: 
         (other, Outcome::Conflict),
         (read[1].clone(), Outcome::Committed),
     ] {
-        let removed = vec![ids[0], ids[2], 999];
-        let ids = removed;
-        let remove = Change::Remove { ids, expected };
-        assert_eq!(store.commit(vec![remove]).await, Ok(outcome));
+        // Without ids it only compares.
+        for ids in [vec![], vec![ids[0], ids[2], 999]] {
+            let beside = put("a", version(&*store, "a").await.as_ref(), "1");
+            let expected = expected.clone();
+            let remove = Change::Remove { ids, expected };
+            assert_eq!(store.commit(vec![remove, beside]).await, Ok(outcome));
+        }
     }
     assert_eq!(values().await, (vec!["b".into(), "c".into()], Some(ids[2])));
     let above = |value: &str, above| {

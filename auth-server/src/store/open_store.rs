@@ -128,7 +128,7 @@ impl OpenStore {
     }
 
     /// Waits until what was read is as safe as a commit: the outcome of the commit that wrote it may have been
-    /// unclear. Returns false if it has changed since, as by a fail-over.
+    /// unclear. Returns false if it has changed since, as by a fail-over; a store without replicas returns true.
     pub(crate) async fn confirm(&self, checks: Vec<Change>) -> Result<bool, StoreError> {
         Ok(self.call().await?.commit(checks).await? == Outcome::Committed)
     }

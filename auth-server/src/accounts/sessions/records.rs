@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::record::SessionRecord;
 use super::refresh_token::SessionId;
 use crate::store::open_store::{Held, OpenStore};
-use crate::store::{Change, Kind, StoreError, Version};
+use crate::store::{Change, Kind, Outcome, StoreError, Version};
 
 impl OpenStore {
     pub(crate) async fn read_session(
@@ -50,10 +50,10 @@ impl OpenStore {
     pub(super) async fn remove_session(&self, id: SessionId) -> Result<(), StoreError> {
         let held: Held<SessionRecord> = self.read(&id.key()).await?;
         let removal = held.removal().unwrap_or_else(|| held.check());
-        match self.confirm(vec![removal]).await? {
-            true => Ok(()),
-            // No client knows the session: only a fail-over has changed it.
-            false => Err(StoreError::changed()),
+        match self.call().await?.commit(vec![removal]).await? {
+            Outcome::Committed => Ok(()),
+            // The next attempt reads it again.
+            Outcome::Conflict => Err(StoreError::changed()),
         }
     }
 

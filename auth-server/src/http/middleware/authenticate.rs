@@ -38,7 +38,7 @@ pub(super) fn is_public_document(config: &Config, path: &str) -> bool {
 
 /// Returns the methods of a path, for a preflight and as `Allow`.
 fn methods(config: &Config, path: &str) -> &'static str {
-    routes::find(config, path).map_or(READING, |route| route.cors)
+    routes::find(config, path).map_or(READING, |route| route.allowed)
 }
 
 fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {

@@ -58,6 +58,22 @@ fn a_pair_instead_of_a_lost_store_keeps_the_rotation_going() {
 }
 
 #[test]
+fn a_next_key_that_the_store_lacks_gets_its_lead_again() {
+    let theirs = ring();
+    let announced = |began| theirs.clone().publish(fresh(), began, 150);
+    for (began, signs_from) in [
+        (NOW - 9_000, NOW + POLICY.lead),
+        (NOW, NOW + POLICY.lead),
+        (NOW + 60, NOW + 60 + 150),
+    ] {
+        let mine = announced(began).in_next_generation(NOW);
+        let merged = written(Some(&mine), &stored(&theirs));
+        let next = merged.next().map(|next| next.signs_from);
+        assert_eq!(next, Some(signs_from), "{began}");
+    }
+}
+
+#[test]
 fn what_is_due_is_done_and_at_once_where_no_server_ran() {
     let announced = ring().publish(fresh(), NOW - 9_000, 150);
     let promoted = written(None, &stored(&announced));

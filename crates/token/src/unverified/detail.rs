@@ -176,7 +176,10 @@ fn describe_audience(policy: &VerificationPolicy, claims: &Map) -> String {
     let wanted = match &policy.audience {
         Audience::OneOf(audiences) => quoted(audiences),
         Audience::OneOfOrNone(own) if !own.is_empty() => {
-            format!("not set, and the application is named {}", quoted(own))
+            format!(
+                "not set, so the names of the application count: {}",
+                quoted(own)
+            )
         }
         Audience::OneOfOrNone(_) | Audience::Any => "not set".to_owned(),
     };

@@ -217,7 +217,7 @@ impl Slots {
         }
     }
 
-    /// Returns true if a client that holds some connections gets one more; another one is closed for it.
+    /// Returns true if a client that holds so many connections gets one more, if need be in place of another one.
     fn takes_another(&mut self, port: &Port, holds: usize, now: u64) -> Result<bool, WouldWait> {
         let free = port.max.saturating_sub(self.taken);
         if free > 0 && !exceeds_its_share(holds, holds + 1, free - 1) {

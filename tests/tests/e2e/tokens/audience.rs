@@ -106,10 +106,6 @@ fn without_audience_the_names_of_the_application_count() {
         (json!("shop"), "200"),
         (json!(["billing", "orders"]), "200"),
         (json!("billing"), "401 token_audience"),
-        (json!(""), "401 token_audience"),
-        (json!([]), "401 token_audience"),
-        (json!([""]), "401 token_audience"),
-        (json!({"orders": true}), "401 token_audience"),
     ] {
         let token = stack
             .forge
@@ -121,7 +117,7 @@ fn without_audience_the_names_of_the_application_count() {
         .token(tests::wire::clock::now(), &json!({"aud": "billing"}));
     let bearer = format!("Authorization: Bearer {token}");
     let end = stack.sidecar.explain(&["/orders/1"], &[bearer]);
-    let cause = "its `aud` is \"billing\"; --audience is not set, and the application is named \"shop\", \"orders\"";
+    let cause = "its `aud` is \"billing\"; --audience is not set, so the names of the application count: \"shop\", \"orders\"";
     assert!(end.stdout.contains(cause), "{}", end.stdout);
     // A service at the root has no name, which is not the name of an empty audience.
     let root = stack.plan(&stack.service.url()).app_name("").ready();
