@@ -12,6 +12,9 @@ use tokio::time::Instant;
 /// Seconds by which the clock of a server may differ that it has compared with the store's.
 pub const MEASURED: i64 = 2;
 
+/// Seconds for which a token is valid, of the settings of the servers.
+pub const TOKEN_LIFETIME: i64 = 600;
+
 /// The id of the built-in user.
 pub const USER: &str = "1";
 
@@ -93,7 +96,7 @@ pub fn token_of(user: &str, issued_at: i64) -> Token {
     Token {
         text: String::new(),
         key: String::new(),
-        expires: issued_at + 600,
+        expires: issued_at + TOKEN_LIFETIME,
         login: None,
         claims: Claims {
             user_id: user.to_owned(),
@@ -185,9 +188,15 @@ pub enum Keeps {
 }
 
 impl End {
-    /// Returns true for a token that has to be rejected. An end by time ends also what came by a refresh while it was
-    /// committed, and afterwards there is none. Clocks are measured to the second: near the end of the commit nothing
-    /// is said.
+    /// Returns true where the store keeps the end, and a poll that began at this moment has read it.
+    #[must_use]
+    pub fn is_read_by(&self, poll: Option<Instant>) -> bool {
+        let is_read = self.confirmed.is_some_and(|at| Some(at) <= poll);
+        is_read && self.keeps == Keeps::Store
+    }
+
+    /// Returns true for a token that has to be rejected. An end by time also ends every token that came by a refresh of
+    /// a former login. Servers' clocks differ by seconds, so this leaves out what was issued as the commit ended.
     #[must_use]
     pub fn ends(&self, token: &Token) -> bool {
         let (Some(login), Some(issued), Some(over)) =

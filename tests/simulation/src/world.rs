@@ -219,15 +219,15 @@ impl World {
         Some(self.server(server)?.keys()?.current)
     }
 
-    /// Returns the state of a server from which a sidecar has fetched something. `polled`: as the request came.
+    /// Returns the state of a server from which a sidecar has fetched something. `polled` and `signer`: as the
+    /// request came.
     fn served(
         &self,
         sidecar: usize,
         server: usize,
-        before: (Option<Instant>, Option<String>),
-        reply: Option<&Reply>,
+        polled: Option<Instant>,
+        signer: Option<String>,
     ) -> Served {
-        let (polled, signer) = before;
         let server = self.server(server);
         let keys = server.as_ref().and_then(|server| server.keys());
         let known = self.sidecar(sidecar).map(|sidecar| sidecar.keys());
@@ -235,10 +235,10 @@ impl World {
             .as_ref()
             .zip(known)
             .is_some_and(|(keys, known)| known.contains(&keys.current));
-        let given = reply.and_then(given_key);
         let signers = [signer, keys.as_ref().map(|keys| keys.current.clone())];
         Served {
-            given: given.map(|given| (given, signers)),
+            given: None,
+            signers: signers.into_iter().flatten().collect(),
             polled,
             keys,
             knows_signer,
@@ -332,9 +332,12 @@ impl Network for Wire {
                 return None;
             }
             let path = request.url().path().to_owned();
-            let before = (world.polled(number), world.signer(number));
+            let (polled, signer) = (world.polled(number), world.signer(number));
             let reply = world.send(number, converted(&request)).await;
-            let served = world.served(sidecar, number, before, reply.as_ref());
+            let mut served = world.served(sidecar, number, polled, signer);
+            if path.ends_with("/key") {
+                served.given = reply.as_ref().and_then(given_key);
+            }
             let mut laws = world.laws.lock();
             laws.fetched(sidecar, &path, reply.as_ref(), served);
             drop(laws);

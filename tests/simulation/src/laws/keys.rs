@@ -7,14 +7,11 @@ use tokio::time::Instant;
 
 use super::Laws;
 use crate::BETWEEN_CHECKS;
-use crate::model::{Ended, Token};
+use crate::model::{Ended, TOKEN_LIFETIME, Token};
 use crate::world::World;
 
 /// Of the settings of the servers.
 const ROTATION_LEAD: Duration = Duration::from_secs(150);
-
-/// Of the settings of the servers.
-const TOKEN_LIFETIME: Duration = Duration::from_secs(600);
 
 /// The keys of a server at a check.
 pub(super) struct Known {
@@ -155,7 +152,8 @@ impl Laws {
     /// Returns true for a key that has signed no token in use.
     fn may_have_expired(&self, key: &str) -> bool {
         let seen = self.signed.get(key).or(self.keys_seen.get(key));
-        seen.is_some_and(|at| at.elapsed() > TOKEN_LIFETIME)
+        let lifetime = Duration::from_secs(TOKEN_LIFETIME.unsigned_abs());
+        seen.is_some_and(|at| at.elapsed() > lifetime)
     }
 
     /// Returns true where the revocation of a key was requested.

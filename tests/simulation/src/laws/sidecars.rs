@@ -9,7 +9,7 @@ use sidecar::simulation::{MAX_KEY_AGE, MAX_LIST_AGE, Verdict};
 use tokio::time::Instant;
 
 use super::{Laws, SECOND};
-use crate::model::{Ended, Keeps, Token};
+use crate::model::{Ended, Token};
 use crate::world::World;
 
 /// The time for which a sidecar takes a key as absent that a fetch has not brought, and some more.
@@ -17,8 +17,10 @@ const ABSENT: Duration = Duration::from_secs(10 + 2);
 
 /// A server from which a sidecar has fetched something.
 pub struct Served {
-    /// The id of the key that the key endpoint gave, and those by which the server signed meanwhile.
-    pub given: Option<(String, [Option<String>; 2])>,
+    /// The id of the key that the key endpoint gave.
+    pub given: Option<String>,
+    /// The ids of the keys by which the server signed before and after; none of a server that has died.
+    pub signers: Vec<String>,
     /// The begin of its last poll when the request came.
     pub polled: Option<Instant>,
     pub keys: Option<Keys>,
@@ -85,11 +87,9 @@ impl Laws {
         let is_good = reply.is_some_and(|reply| is_good(reply.status));
         let begun = served.polled.filter(|_| is_good);
         let has_lost = self.has_lost();
-        if let Some((given, signers)) = &served.given {
-            // A server that has died since says nothing.
-            let mut known = signers.iter().flatten().peekable();
-            let is_signer = known.peek().is_none() || known.any(|signer| signer == given);
-            self.require(is_signer, || {
+        if let Some(given) = &served.given {
+            let signers = &served.signers;
+            self.require(signers.is_empty() || signers.contains(given), || {
                 format!("the key endpoint gave {given} when {signers:?} signed")
             });
         }
@@ -172,11 +172,8 @@ impl Laws {
             });
         }
         let is_ended = self.ends.iter().any(|end| {
-            let known = fetches.in_force(&end.ended);
-            let is_known = end
-                .confirmed
-                .is_some_and(|at| known.is_some_and(|it| at <= it.begun));
-            is_known && end.keeps == Keeps::Store && end.ends(token)
+            let poll = fetches.in_force(&end.ended).map(|it| it.begun);
+            end.is_read_by(poll) && end.ends(token)
         });
         self.require(!(is_ended && is_served), || {
             format!("sidecar {sidecar} serves a token that was ended")

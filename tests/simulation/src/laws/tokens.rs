@@ -6,11 +6,9 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use super::Laws;
-use crate::model::{Keeps, MEASURED, Token, USER};
+use crate::model::{MEASURED, TOKEN_LIFETIME, Token, USER};
 use crate::world::World;
 
-/// Of the settings of the servers, in seconds.
-const LIFETIME: i64 = 600;
 /// Seconds for which a program accepts an expired token, and some more.
 const LEEWAY: i64 = 30 + 2;
 
@@ -30,7 +28,7 @@ impl Laws {
         let issued = claims.issued_at.unwrap_or_default();
         let says = (claims.user_id.as_str(), token.expires - issued);
         let is_of_session = claims.session.as_deref().unwrap_or_default() == session;
-        self.require(says == (USER, LIFETIME) && is_of_session, || {
+        self.require(says == (USER, TOKEN_LIFETIME) && is_of_session, || {
             let said = (&claims.session, &claims.user_id, token.expires - issued);
             format!("a token of session {session:?} says {said:?}")
         });
@@ -51,10 +49,8 @@ impl Laws {
         status: StatusCode,
     ) {
         let (number, is_served) = (visited.server, status == StatusCode::OK);
-        let is_ended = self.ends.iter().any(|end| {
-            let is_known = end.confirmed.is_some_and(|at| Some(at) <= visited.polled);
-            is_known && end.keeps == Keeps::Store && end.ends(token)
-        });
+        let mut ends = self.ends.iter();
+        let is_ended = ends.any(|end| end.is_read_by(visited.polled) && end.ends(token));
         self.require(!(is_ended && is_served), || {
             format!("server {number} serves a token that was ended")
         });
