@@ -36,7 +36,7 @@ pub(crate) struct ClientConnections {
 impl ClientConnections {
     /// Returns the transport for HTTP; `None` for a client that does not complete a handshake. One that sends
     /// plain HTTP gets a response.
-    async fn secured(
+    async fn transport_of(
         &self,
         socket: TcpStream,
         peer: IpAddr,
@@ -104,7 +104,8 @@ impl ClientConnections {
     ) {
         let requests = &self.requests;
         // Boxed: most connections have no handshake, and none for long.
-        let Some(transport) = Box::pin(self.secured(socket, peer.ip(), &activity)).await else {
+        let Some(transport) = Box::pin(self.transport_of(socket, peer.ip(), &activity)).await
+        else {
             return;
         };
         // The client's choice over TLS, which its first bytes have to keep.
