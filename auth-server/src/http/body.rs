@@ -27,7 +27,7 @@ pub(in crate::http) async fn receive(
     request: Request,
 ) -> (Parts, IpAddr, Result<BytesMut, Rejection>) {
     let (parts, body) = request.into_parts();
-    let client = ClientIp::of(&parts.extensions);
+    let client = ClientIp::added_to(&parts.extensions);
     let held = app
         .unfinished
         .nothing_for(Holder::for_address(Some(client)));

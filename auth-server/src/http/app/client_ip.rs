@@ -39,7 +39,7 @@ impl ClientIp {
     }
 
     /// Returns the client that the outermost layer has added.
-    pub(in crate::http) fn of(extensions: &Extensions) -> IpAddr {
+    pub(in crate::http) fn added_to(extensions: &Extensions) -> IpAddr {
         extensions.get().map_or(UNKNOWN, |Self(client)| *client)
     }
 }

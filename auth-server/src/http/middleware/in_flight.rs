@@ -20,7 +20,7 @@ pub(crate) async fn with_permit(
     request: Request,
     next: Next,
 ) -> Response {
-    let client = ClientIp::of(request.extensions());
+    let client = ClientIp::added_to(request.extensions());
     let Some(permit) = app.in_flight.take(Holder::for_address(Some(client))).await else {
         return response::rejection(Rejection::ServerBusy);
     };

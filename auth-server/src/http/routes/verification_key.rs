@@ -47,7 +47,7 @@ pub(crate) async fn verification_key(
     let Query(query) = Query::<Pairs>::try_from_uri(request.uri()).unwrap_or_default();
     let app_id = APP_ID.read(&query, request.headers());
     let app_secret = APP_SECRET.read(&query, request.headers());
-    let client = ClientIp::of(request.extensions());
+    let client = ClientIp::added_to(request.extensions());
     let outcome = key_for(&app, app_id.zip(app_secret), client);
 
     let (event, code) = match &outcome {
