@@ -299,21 +299,19 @@ impl Sessions {
             // Confirmed first: after an unclear outcome, a client that tries again much later would look like
             // a thief.
             let expected = session.version.clone();
-            if !store.confirm_session(id, expected.clone()).await? {
-                session = self.open(store, session.token, now).await?;
-                continue;
-            }
-            if session.token_use == Use::Repeated {
-                return Ok(session.given());
-            }
-            let record = session.record.renewed(
-                &session.token,
-                now,
-                now.saturating_add(self.settings.token_lifetime),
-                binding,
-            );
-            if store.write_session(id, expected, &record).await? {
-                return Ok(OpenSession { record, ..session }.given());
+            if store.confirm_session(id, expected.clone()).await? {
+                if session.token_use == Use::Repeated {
+                    return Ok(session.given());
+                }
+                let record = session.record.renewed(
+                    &session.token,
+                    now,
+                    now.saturating_add(self.settings.token_lifetime),
+                    binding,
+                );
+                if store.write_session(id, expected, &record).await? {
+                    return Ok(OpenSession { record, ..session }.given());
+                }
             }
             session = self.open(store, session.token, now).await?;
         }

@@ -22,8 +22,8 @@ use crate::accounts::applications::registry::ApplicationRegistry;
 use crate::random::fraction;
 use crate::revocations::Revocation;
 use crate::revocations::log::{BATCH, RevocationLog};
-use crate::store::open_store::OpenStore;
-use crate::store::{Change, Key, Kind, Outcome, RETRIES, StoreError, Version};
+use crate::store::open_store::{Held, OpenStore};
+use crate::store::{Change, Key, Kind, Outcome, RETRIES, StoreError};
 use crate::telemetry::audit::events::RevocationEvent;
 
 /// Max attempts to record the users. Each retry reads what another server has written meanwhile.
@@ -108,17 +108,14 @@ impl RecordedUsers {
             let loaded = self.users.loaded();
             let users = loaded.enabled();
             // The two records are read one after the other: a commit in between makes this one conflict.
-            let (head, head_version) = read::<Head>(store, self.key(HEAD)).await?;
-            let (before, version) = read::<EnabledUsers>(store, self.key(USERS)).await?;
-            let generation = head.unwrap_or_default().generation;
+            let head = read::<Head>(store, self.key(HEAD)).await?;
+            let held = read::<EnabledUsers>(store, self.key(USERS)).await?;
+            let checks = vec![head.check(), held.check()];
+            let generation = head.record?.unwrap_or_default().generation;
+            let before = held.record?;
             if before.as_ref() == Some(&users) && generation > 0 {
                 // The commit before this one may have had an unclear outcome.
-                let read = [(HEAD, head_version), (USERS, version)];
-                let check = |(name, expected)| Change::Check {
-                    key: self.key(name),
-                    expected,
-                };
-                if store.confirm(read.map(check).into()).await? {
+                if store.confirm(checks).await? {
                     self.note_recorded(users, generation);
                     return Ok(());
                 }
@@ -133,8 +130,8 @@ impl RecordedUsers {
                 users: loaded.enabled.clone(),
             };
             let changes = vec![
-                store.put(self.key(HEAD), head_version, &next, None)?,
-                store.put(self.key(USERS), version, &users, None)?,
+                store.put(self.key(HEAD), head.version, &next, None)?,
+                store.put(self.key(USERS), held.version, &users, None)?,
             ];
             if self.commit(&revocations, changes).await? == Outcome::Committed {
                 // Another server may have renewed a session of a user who left in the seconds of the commit.
@@ -237,8 +234,9 @@ impl RecordedUsers {
         requests: &OpenStore,
         user: &PresentUser,
     ) -> Result<bool, StoreError> {
-        let head = match read::<Head>(requests, self.key(HEAD)).await {
-            Ok((head, _)) => head.unwrap_or_default(),
+        let head = read::<Head>(requests, self.key(HEAD)).await;
+        let head = match head.and_then(|head| head.record) {
+            Ok(head) => head.unwrap_or_default(),
             Err(busy @ StoreError::Busy) => return Err(busy),
             Err(_) => return Ok(true),
         };
@@ -253,8 +251,9 @@ impl RecordedUsers {
             return Ok(true);
         }
         // Another server has loaded a later file, but perhaps without a change of this user.
-        match read::<EnabledUsers>(requests, self.key(USERS)).await {
-            Ok((Some(others), _)) => Ok(others.get(&user.user.id) == Some(&user.credentials)),
+        let others = read::<EnabledUsers>(requests, self.key(USERS)).await;
+        match others.and_then(|others| others.record) {
+            Ok(Some(others)) => Ok(others.get(&user.user.id) == Some(&user.credentials)),
             Err(busy @ StoreError::Busy) => Err(busy),
             _ => Ok(false),
         }
@@ -283,20 +282,17 @@ fn whole_path(path: &Path) -> PathBuf {
     whole
 }
 
-/// Reads a value; a planted value counts as missing, and the next commit replaces it.
 fn is_of_user_in(revocation: &Revocation, users: &EnabledUsers) -> bool {
     matches!(&revocation.event, RevocationEvent::User(id) if users.contains_key(id))
 }
 
-async fn read<T: DeserializeOwned>(
-    store: &OpenStore,
-    key: Key,
-) -> Result<(Option<T>, Option<Version>), StoreError> {
-    let held = store.read(&key).await?;
-    match held.record {
-        Err(error) if !held.is_planted => Err(error),
-        record => Ok((record.unwrap_or_default(), held.version)),
+/// Reads a value; a planted value counts as missing, and the next commit replaces it.
+async fn read<T: DeserializeOwned>(store: &OpenStore, key: Key) -> Result<Held<T>, StoreError> {
+    let mut held = store.read(&key).await?;
+    if held.is_planted {
+        held.record = Ok(None);
     }
+    Ok(held)
 }
 
 #[cfg(test)]
