@@ -1,8 +1,7 @@
-//! Configuration that changes while the sidecar runs: applied and rejected changes, without effect
-//! on requests in flight.
+//! Configuration that changes while the sidecar runs: applied and rejected changes. Below traffic:
+//! `make bench-soak`.
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::json;
 use tests::actors::auth_server::{ECDSA, admin_get};
@@ -17,7 +16,6 @@ use tests::services::tls_service::TlsService;
 use tests::wait;
 use tests::wire::certificates::{Authority, write_private};
 use tests::wire::clock;
-use tests::wire::raw_client::RawClient;
 use tests::wire::tls::Trust;
 
 use crate::e2e::service::upstreams::LONG_CONNECT;
@@ -198,53 +196,6 @@ fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
         stack.sidecar.reload(config, "applied");
         assert_eq!(of_token(), expected, "{config}");
     }
-}
-
-#[test]
-fn no_request_fails_while_the_configuration_reloads() {
-    let configs = [
-        "public-path = [\"/open/**\"]\nissuer = \"auth\"",
-        "public-path = [\"/open/**\", \"/more/**\"]\nuser-header = \"X-User\"",
-    ];
-    let stack = ForgedStack::configured(configs[0]);
-    let token = stack.token();
-    let address = stack.sidecar.address();
-    let (stop, responses) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let requests = [
-        "GET /orders/open/a HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
-        format!("GET /orders/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n"),
-        format!(
-            "POST /orders/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nContent-Length: 3\r\n\r\nabc"
-        ),
-    ];
-    std::thread::scope(|scope| {
-        for request in &requests {
-            let (stop, responses) = (&stop, &responses);
-            // One connection for all of it: a dropped one counts as a failed response.
-            scope.spawn(move || {
-                let method = request.split(' ').next().unwrap();
-                let mut client = RawClient::connect(address);
-                while !stop.load(Ordering::Relaxed) {
-                    client.send(request.as_bytes());
-                    assert_eq!(client.response(method).status(), 200);
-                    responses.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-        }
-        let wait_for_requests = || {
-            let before = responses.load(Ordering::Relaxed);
-            wait::until("requests between two reloads", || {
-                responses.load(Ordering::Relaxed) > before + 30
-            });
-        };
-        wait_for_requests();
-        for round in 0..10 {
-            stack.sidecar.reload(configs[(round + 1) % 2], "applied");
-            wait_for_requests();
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(stack.sidecar.reloads("applied"), 10);
 }
 
 #[test]
