@@ -9,6 +9,8 @@ use tests::services::redis_server::{PRIVATE_KEY, PUBLIC_KEY, Redis};
 use tests::wait;
 use tests::wire::free_address::free_address;
 
+const RESTORED: &str = "postern_auth_server_revocations_restored_total";
+
 fn plan(redis: &Redis) -> AuthServerPlan {
     AuthServerPlan::new().store(redis.url())
 }
@@ -66,16 +68,20 @@ fn contract_2_6_both_values_stay_under_two_fixed_keys() {
 #[test]
 fn a_store_that_comes_back_empty_is_one_warning() {
     let Some(redis) = Redis::start() else { return };
-    let server = AuthServerPlan::polling().store(redis.url()).ready();
+    let start = || AuthServerPlan::polling().store(redis.url()).ready();
+    let server = start();
     let said = "the store had lost its keys: ";
     assert!(!server.process().stderr().contains(said));
-    let token = server.login();
+    let [token, revoked] = [(); 2].map(|()| server.login());
+    assert_eq!(server.log_out(&revoked).status(), 200);
     redis.command(&["FLUSHALL"]);
     let line = server.process().line_with(said);
     has(&line, "WARN");
     has(&line, "sessions are lost");
     wait::until("the keys", || redis.pair().0.is_some());
+    wait::until("the revocation", || server.metric(RESTORED) >= Some(1));
     assert_eq!(server.verdict(&token), "200");
+    start().until_revoked(&revoked);
     assert_eq!(server.process().stderr().matches(said).count(), 1);
 }
 

@@ -1,9 +1,8 @@
 //! Tokens that end before their expiry: revoked by their bearer, by a command, with their user; on
-//! one sidecar and on several, through lost stores and old lists.
+//! one sidecar and on several, through old lists.
 
 mod lists;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

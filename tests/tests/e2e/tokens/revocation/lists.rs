@@ -4,55 +4,6 @@ use super::*;
 
 const LOG: &str = "{auth:user-token}:log:revocations";
 
-/// Returns the number of different revocations in the store.
-fn in_log(redis: &Redis) -> usize {
-    let entries = redis.command(&["ZRANGE", LOG, "0", "-1"]);
-    let entries = entries.unwrap_or_default();
-    let facts = entries.lines().filter_map(|entry| entry.split_once(' '));
-    facts.map(|(_, fact)| fact).collect::<BTreeSet<_>>().len()
-}
-
-#[test]
-fn revocations_on_one_redis_survive_flush_and_backup() {
-    let Some(redis) = Redis::start() else { return };
-    let start = || AuthServerPlan::polling().store(redis.url()).ready();
-    let (one, other) = (start(), start());
-    let service = EchoService::start();
-    let behind = [
-        SidecarPlan::polling(&service, &one.url()).ready(),
-        SidecarPlan::polling(&service, &other.url()).ready(),
-    ];
-    let (first, second) = (one.login(), other.login());
-    assert_eq!(one.log_out(&first).status(), 200);
-    other.until_revoked(&first);
-    assert_eq!(other.log_out(&second).status(), 200);
-    one.until_revoked(&second);
-    for sidecar in &behind {
-        sidecar.until_revoked(&first);
-        sidecar.until_revoked(&second);
-    }
-    let older = ["ZREMRANGEBYRANK", LOG, "1", "1"];
-    for lose in [&["FLUSHALL"][..], &older] {
-        redis.command(lose);
-        wait::until("both revocations in the store", || in_log(&redis) == 2);
-    }
-    let restored = "postern_auth_server_revocations_restored_total";
-    wait::until("three restored ones to be counted", || {
-        let counts = [&one, &other].map(|server| server.metric(restored).unwrap_or_default());
-        counts.iter().sum::<u64>() >= 3
-    });
-    drop(one);
-    let third = start();
-    for server in [&other, &third] {
-        for token in [&first, &second] {
-            assert_eq!(server.verdict(token), TOKEN_REVOKED);
-        }
-    }
-    for sidecar in &behind {
-        assert_eq!(sidecar.verdict_of(&second), TOKEN_REVOKED);
-    }
-}
-
 /// A logout moves as much beside many revocations as beside none.
 #[test]
 fn a_logout_beside_25_000_revocations_moves_at_most_24_kib() {
