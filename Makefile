@@ -109,9 +109,9 @@ bodies: cmake ## 1 GiB up and down through the sidecar in flat memory (BYTES: an
 	    cargo test $(LOCKED) --workspace --test e2e -- bodies::a_large_body --nocapture
 
 .PHONY: restarts
-restarts: cmake ## 200 restarts of the service and 50 of a sidecar beside another, under load, 5 minutes
+restarts: cmake ## 200 restarts of the service, under load
 	cargo build $(LOCKED) --workspace --bins
-	POSTERN_TEST_RESTARTS=200 POSTERN_TEST_STOPS=50 \
+	POSTERN_TEST_RESTARTS=200 \
 	    cargo test $(LOCKED) --workspace --test e2e -- restarts --nocapture
 
 .PHONY: fuzz

@@ -2,7 +2,6 @@
 
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tests::actors::setting;
@@ -15,7 +14,6 @@ use tests::services::tls_service::TlsService;
 use tests::wait;
 use tests::wire::certificates::Authority;
 use tests::wire::free_address::free_address;
-use tests::wire::raw_client::RawClient;
 
 use crate::e2e::requests::forwarding::stack;
 
@@ -220,73 +218,4 @@ fn restarts_of_the_service_cost_no_unseen_request() {
         .collect();
     assert!(unexplained.is_empty(), "{unexplained:?}");
     assert!(lost.len() <= restarts + 1, "{lost:?}");
-}
-
-/// As under an orchestrator: two replicas, a balancer that picks ready ones, and one replica at a
-/// time that is stopped and replaced.
-#[test]
-fn restarts_of_one_of_two_sidecars_cost_no_request() {
-    let stack = stack();
-    let replica = || {
-        stack.in_front_of(
-            &stack.service.url(),
-            &["--lame-duck", "1", "--drain-timeout", "10"],
-        )
-    };
-    let replicas = [Mutex::new(replica()), Mutex::new(replica())];
-    let addresses = [0, 1].map(|index| Mutex::new(lock(&replicas[index]).address()));
-    let token = stack.token();
-    let request =
-        format!("GET /orders/list HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n");
-    let over = AtomicBool::new(false);
-    let mut responses = 0;
-    std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..4)
-            .map(|client| {
-                let (over, addresses, request) = (&over, &addresses, &request);
-                scope.spawn(move || {
-                    let mut responses = 0;
-                    while !over.load(Ordering::SeqCst) {
-                        let address = *lock(&addresses[client % 2]);
-                        let mut connection = RawClient::connect(address);
-                        // Repeats until the response closes the connection.
-                        loop {
-                            connection.send(request.as_bytes());
-                            let response = connection.response("GET");
-                            assert_eq!(response.status(), 200);
-                            responses += 1;
-                            if response.header("connection") == ["close"] {
-                                break;
-                            }
-                        }
-                    }
-                    responses
-                })
-            })
-            .collect();
-        for stop in 0..setting::number("POSTERN_TEST_STOPS", 2) {
-            let index = stop % 2;
-            // The balancer learns the new address first, then the old replica stops.
-            let fresh = replica();
-            *lock(&addresses[index]) = fresh.address();
-            let old = std::mem::replace(&mut *lock(&replicas[index]), fresh);
-            old.process().terminate();
-            assert_eq!(old.into_process().finished().code, Some(0));
-        }
-        over.store(true, Ordering::SeqCst);
-        // This ends the connections that outlived all restarts.
-        for replica in &replicas {
-            lock(replica).process().terminate();
-        }
-        for client in clients {
-            responses += client.join().expect("no request was lost");
-        }
-    });
-    assert!(responses > 100, "{responses}");
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -159,9 +159,10 @@ fn keep_on(address: SocketAddr, method: &str, request: &[u8]) -> Kept {
 
 #[test]
 fn lesson_a4_no_request_on_a_kept_connection_is_lost_at_the_end() {
-    let plan = AuthServerPlan::new().flags(["--lame-duck", "2"]);
-    let server = plan.ready();
-    let address = server.address();
+    let stack = ForgedStack::with_public(["--lame-duck", "2"]);
+    let server = AuthServerPlan::new().flags(["--lame-duck", "2"]).ready();
+    let (of_sidecar, of_server) = (stack.sidecar.address(), server.address());
+    let orders = "GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n".to_owned();
     let login = credentials().to_string();
     let login = format!(
         "POST /auth{LOGIN} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
@@ -169,26 +170,34 @@ fn lesson_a4_no_request_on_a_kept_connection_is_lost_at_the_end() {
         login.len()
     );
     let keys = "GET /auth/.well-known/jwks.json HTTP/1.1\r\nHost: a\r\n\r\n".to_owned();
-    let clients: Vec<_> = [("POST", &login), ("GET", &keys)]
-        .into_iter()
-        .cycle()
-        .take(8)
-        .map(|(method, request)| {
-            let request = request.clone().into_bytes();
-            thread::spawn(move || keep_on(address, method, &request))
-        })
-        .collect();
-    wait::until("logins over kept connections", || {
+    let clients: Vec<_> = [
+        (of_sidecar, "GET", &orders),
+        (of_server, "POST", &login),
+        (of_server, "GET", &keys),
+    ]
+    .into_iter()
+    .cycle()
+    .take(12)
+    .map(|(address, method, request)| {
+        let request = request.clone().into_bytes();
+        thread::spawn(move || keep_on(address, method, &request))
+    })
+    .collect();
+    wait::until("requests over kept connections", || {
         let logins = sum(server.admin(), "postern_auth_server_logins_total", &[]);
-        logins > 0
+        logins > 0 && !stack.service.requests().is_empty()
     });
-    server.process().terminate();
+    for process in [stack.sidecar.process(), server.process()] {
+        process.terminate();
+    }
     for client in clients {
         let kept = client.join().expect("a client that ends");
         assert_eq!(kept.lost, 0, "{kept:?}");
         assert!(kept.responses > 0 && kept.sent_elsewhere > 0, "{kept:?}");
     }
-    assert_eq!(server.into_process().finished().code, Some(0));
+    for process in [stack.sidecar.into_process(), server.into_process()] {
+        assert_eq!(process.finished().code, Some(0));
+    }
 }
 
 #[test]
