@@ -171,30 +171,6 @@ fn a_bound_token_counts_only_with_all_that_it_is_bound_to() {
 }
 
 #[test]
-fn rfc_9449_4_3_a_request_has_one_proof_and_uses_it_once() {
-    let bound = Bound::new(&[]);
-    let token = bound.token(&json!({"jkt": bound.jkt}));
-    let one = bound.fields("DPoP", &token, "https://api.example/orders/1", &json!({}));
-    let client = client("192.0.2.1", None);
-    let authorize = |fields: &str| bound.authorize("/orders/1", fields, &client);
-    let proof = one.lines().nth(1).unwrap();
-    assert_eq!(authorize(&format!("{one}{proof}\r\n")), "proof_repeated");
-    assert_eq!(authorize(&format!("{one}DPoP:\r\n")), "proof_repeated");
-    let missing = format!("Authorization: DPoP {token}\r\n");
-    assert_eq!(authorize(&missing), "proof_missing");
-    let bearer = format!("Authorization: Bearer {}\r\n", bound.token(&Value::Null));
-    assert_eq!(authorize(&format!("{bearer}{proof}\r\n")), "accepted");
-    for fields in [&bearer[..], ""] {
-        let twice = format!("{fields}DPoP: x\r\n{proof}\r\n");
-        assert_eq!(authorize(&twice), "proof_repeated", "{fields}");
-    }
-    assert_eq!(authorize(&format!("{missing}DPoP:\r\n")), "proof_malformed");
-    // Nothing of these has used it up.
-    assert_eq!(authorize(&one), "accepted");
-    assert_eq!(authorize(&one), "proof_replayed");
-}
-
-#[test]
 fn a_fresh_and_a_cached_token_need_the_proof_of_their_issuer() {
     let mut bound = Bound::new(&[]);
     let only = bound.policy.issuers.only().unwrap().clone();

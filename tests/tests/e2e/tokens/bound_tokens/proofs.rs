@@ -108,6 +108,10 @@ fn rfc_9449_4_3_item_1_a_request_has_one_field_and_counts_once() {
             "400 proof_repeated",
         ),
         (
+            vec![token.clone(), proof.clone(), "DPoP:".to_owned()],
+            "400 proof_repeated",
+        ),
+        (
             vec![bearer.clone(), proof.clone(), proof.clone()],
             "400 proof_repeated",
         ),
