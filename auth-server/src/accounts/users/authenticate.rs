@@ -120,8 +120,6 @@ fn max_checks() -> usize {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::net::Ipv4Addr;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use std::time::Duration;
 
     use futures_util::future::join_all;
 
@@ -166,57 +164,6 @@ mod tests {
         let users = of_a_file(&["ada"]);
         let logins = (0..100).map(|_| log_in(&users, "ada", "ada's"));
         assert!(join_all(logins).await.iter().all(Result::is_ok));
-    }
-
-    /// Users whose checks take until the end, but for those of the built-in user.
-    #[derive(Debug, Default)]
-    struct SlowUsers {
-        running: AtomicUsize,
-        has_ended: AtomicBool,
-    }
-
-    impl UserStore for SlowUsers {
-        fn authenticate(&self, request: &LoginRequest) -> Option<PresentUser> {
-            if request.username == ACCOUNT {
-                return BuiltinUser.authenticate(request);
-            }
-            self.running.fetch_add(1, Ordering::Relaxed);
-            while !self.has_ended.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            None
-        }
-
-        fn present(&self, account: &str) -> Option<PresentUser> {
-            BuiltinUser.present(account)
-        }
-
-        fn is_user(&self, _: &str) -> bool {
-            true
-        }
-
-        fn checks_passwords(&self) -> bool {
-            true
-        }
-    }
-
-    #[tokio::test]
-    async fn a_flood_of_guesses_keeps_no_client_out_that_logged_in_before() {
-        let users = Arc::new(SlowUsers::default());
-        let authenticator = Authenticator::new(Arc::clone(&users) as _);
-        assert!(log_in(&authenticator, ACCOUNT, "p").await.is_ok());
-        let names: Vec<_> = (0..100).map(|n| n.to_string()).collect();
-        let flood = join_all(names.iter().map(|name| log_in(&authenticator, name, "p")));
-        let owner = async {
-            while users.running.load(Ordering::Relaxed) < max_checks() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            let known = log_in(&authenticator, ACCOUNT, "p").await;
-            users.has_ended.store(true, Ordering::Relaxed);
-            known
-        };
-        let (_, known) = tokio::join!(flood, owner);
-        assert_eq!(known, Ok(ACCOUNT.into()));
     }
 
     #[test]
