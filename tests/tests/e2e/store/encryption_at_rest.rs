@@ -293,27 +293,3 @@ fn one_procedure_introduces_changes_and_removes_the_key() {
         }
     }
 }
-
-#[test]
-fn a_session_in_clear_does_not_count_in_an_encrypted_store() {
-    let Some(redis) = Redis::start() else { return };
-    let keyring = Keyring::new();
-    let users = UsersFile::with("ada", "enchantress");
-    let server = one_of_two(&redis.url(), &users.location(), &[]);
-    let planted = server.session_of("ada");
-    let names = redis.command(&["ZRANGE", "{auth:user-token}:index:session", "0", "0"]);
-    let key = format!("{{auth:user-token}}:session:{}", names.unwrap());
-    let in_clear = redis.command(&["GET", &key]).unwrap();
-    drop(server);
-    for _ in 0..2 {
-        let done = command(&["keys", "reencrypt"], &redis.url(), &keyring.flags("1"));
-        assert_eq!(done.code, Some(0), "{}", done.stderr);
-    }
-    redis.command(&["SET", &key, &in_clear]);
-    let server = one_of_two(&redis.url(), &users.location(), &keyring.flags("1"));
-    // Unreadable is not absent; a verified access token ends it by its name all the same.
-    assert_eq!(server.refresh(&planted.refresh).status(), 503);
-    assert_eq!(server.log_out(&planted.refresh).status(), 503);
-    assert_eq!(server.log_out(&planted.access).status(), 200);
-    assert_eq!(server.refresh(&planted.refresh).status(), 400);
-}
