@@ -4,57 +4,50 @@ use tests::actors::auth_server::{AuthServer, AuthServerPlan};
 use tests::actors::sessions::PASSWORD;
 use tests::actors::token_forge::jti_of;
 use tests::actors::users_file::UsersFile;
-use tests::services::redis_server::Redis;
 use tests::wait;
 
 #[test]
 fn a_user_who_is_removed_while_no_server_runs_is_out() {
-    let redis = Redis::start();
-    for redis in [None, redis.as_ref()] {
-        let users = UsersFile::new();
-        for account in ["ada", "bob", "dan", "eve", "sue"] {
-            users.add(account, PASSWORD, &[]);
-        }
-        let home = tempfile::tempdir().unwrap();
-        let start = || {
-            let plan = match redis {
-                Some(redis) => AuthServerPlan::polling().store(redis.url()),
-                None => AuthServerPlan::polling().directory(home.path()),
-            };
-            let flags = ["--users", &users.location(), "--log-level", "debug"];
-            plan.flags(flags).flags(["--refresh-tokens", "on"]).ready()
-        };
-        let server = start();
-        until_recorded(&server, 1);
-        let [ada, bob, dan, eve, sue] =
-            ["ada", "bob", "dan", "eve", "sue"].map(|it| server.token_of(it, PASSWORD));
-        let sessions = ["ada", "bob", "dan", "sue"].map(|it| server.session_of(it));
-        // A change while it runs is recorded as well.
-        users.done("disable", "sue", "");
-        server.until_revoked(&sue);
-        assert_eq!(server.refresh(&sessions[3].refresh).status(), 400);
-        until_recorded(&server, 2);
-        users.done("enable", "sue", "");
-        until_recorded(&server, 3);
-        drop(server);
-        users.done("remove", "ada", "");
-        users.done("set-password", "bob", "another enchantress");
-        users.done("disable", "dan", "");
-        let server = start();
-        for (token, session) in [&ada, &bob, &dan].into_iter().zip(&sessions) {
-            server.until_revoked(token);
-            assert_eq!(server.refresh(&session.refresh).status(), 400);
-        }
-        assert_eq!(server.verdict(&eve), "200");
-        until_recorded(&server, 1);
-        let output = server.process().output();
-        assert_eq!(output.matches("user_revoked").count(), 3, "{output}");
-        drop(server);
-        let server = start();
-        until_recorded(&server, 1);
-        let output = server.process().output();
-        assert_eq!(output.matches("user_revoked").count(), 0, "{output}");
+    let users = UsersFile::new();
+    for account in ["ada", "bob", "dan", "eve", "sue"] {
+        users.add(account, PASSWORD, &[]);
     }
+    let home = tempfile::tempdir().unwrap();
+    let start = || {
+        let plan = AuthServerPlan::polling().directory(home.path());
+        let flags = ["--users", &users.location(), "--log-level", "debug"];
+        plan.flags(flags).flags(["--refresh-tokens", "on"]).ready()
+    };
+    let server = start();
+    until_recorded(&server, 1);
+    let [ada, bob, dan, eve, sue] =
+        ["ada", "bob", "dan", "eve", "sue"].map(|it| server.token_of(it, PASSWORD));
+    let sessions = ["ada", "bob", "dan", "sue"].map(|it| server.session_of(it));
+    // A change while it runs is recorded as well.
+    users.done("disable", "sue", "");
+    server.until_revoked(&sue);
+    assert_eq!(server.refresh(&sessions[3].refresh).status(), 400);
+    until_recorded(&server, 2);
+    users.done("enable", "sue", "");
+    until_recorded(&server, 3);
+    drop(server);
+    users.done("remove", "ada", "");
+    users.done("set-password", "bob", "another enchantress");
+    users.done("disable", "dan", "");
+    let server = start();
+    for (token, session) in [&ada, &bob, &dan].into_iter().zip(&sessions) {
+        server.until_revoked(token);
+        assert_eq!(server.refresh(&session.refresh).status(), 400);
+    }
+    assert_eq!(server.verdict(&eve), "200");
+    until_recorded(&server, 1);
+    let output = server.process().output();
+    assert_eq!(output.matches("user_revoked").count(), 3, "{output}");
+    drop(server);
+    let server = start();
+    until_recorded(&server, 1);
+    let output = server.process().output();
+    assert_eq!(output.matches("user_revoked").count(), 0, "{output}");
 }
 
 /// Waits until the server has recorded its users so many times.
