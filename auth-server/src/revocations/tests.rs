@@ -233,22 +233,6 @@ async fn an_id_that_was_never_given_goes_with_the_log() {
 }
 
 #[test]
-fn a_reader_gets_the_lines_that_it_lacks() {
-    let mut state = state(&[token("a", "1", NOW + 10), token("b", "1", NOW + 10)]);
-    let (all, known) = (text(state.list.after(None)), state.list.chain());
-    add(&mut state, &[token("c", "1", NOW + 10)], NOW);
-    let list = &state.list;
-    let last = text(list.after(Some(&known.cursor())));
-    assert_eq!(text(list.after(None)), format!("{all}{last}"));
-    assert_eq!(last.lines().count(), 1);
-    assert!(list.after(Some(&list.chain().cursor())).is_empty());
-    let other = known.cursor().replacen('2', "1", 1);
-    for strange in ["", "x", "2.", "0.x", "9.x", &other] {
-        assert_eq!(list.after(Some(strange)), list.after(None), "{strange}");
-    }
-}
-
-#[test]
 fn readers_share_a_long_list() {
     let tokens = (0..2000).map(|n| token(&n.to_string(), "1", NOW + 10));
     let tokens: Vec<_> = tokens.collect();

@@ -169,7 +169,16 @@ fn the_published_list_is_signed_and_names_no_user() {
     assert_eq!(used.verdict(), "401 token_header");
     let client = server.anonymous();
     let digest = payload["digest"].as_str().unwrap();
-    for (after, rest) in [(format!("1.{digest}"), ""), (format!("2.{digest}"), lines)] {
+    let known = format!("1.{digest}");
+    let other = known.replacen('1', "2", 1);
+    for (after, rest) in [
+        (known.as_str(), ""),
+        (&other, lines),
+        ("", lines),
+        ("x", lines),
+        ("0.x", lines),
+        ("1.x", lines),
+    ] {
         let again = client.get(&format!("{LIST}?after={after}")).text();
         assert_eq!(again, format!("{head}\n{rest}"), "{after}");
     }
