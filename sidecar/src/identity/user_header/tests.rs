@@ -111,22 +111,14 @@ fn lesson_c25_values_past_the_budget_are_rejected_not_cut() {
     }
 }
 
-const ALIASES: [&str; 6] = [
-    "X-Current-User",
-    "x-current-user",
-    "X_Current_User",
-    "X.Current.User",
-    "x~current!user",
-    "X-CURRENT_USER",
-];
-
 #[test]
-fn every_alias_is_stripped_without_a_user() {
-    let mut fields = ALIASES.map(|name| (name, "forged")).to_vec();
-    fields.extend([("X-Current-User", "twice"), ("X-Current-Users", "kept")]);
-    fields.push(("XCurrentUser", "kept"));
+fn a_field_with_a_similar_name_is_another_one() {
     let kept = ["X-Current-Users: kept", "XCurrentUser: kept"];
-    let mut fields = received(&fields);
+    let mut fields = received(&[
+        ("X-Current-User", "forged"),
+        ("X-Current-Users", "kept"),
+        ("XCurrentUser", "kept"),
+    ]);
     header().apply(&mut fields, None);
     assert_eq!(lines_of(&fields), kept);
 }
