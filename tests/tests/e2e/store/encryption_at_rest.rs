@@ -60,28 +60,24 @@ fn files(directory: &TempDir) -> (String, PathBuf) {
 
 #[test]
 fn no_private_key_is_in_clear_through_a_rotation() {
-    for signing_type in [SigningType::Rsa, SigningType::Ecdsa] {
-        let (keyring, directory) = (Keyring::new(), tempfile::tempdir().unwrap());
-        let (store, data) = files(&directory);
-        let mut flags = keyring.flags("1");
-        let signing = ["--signing-type".to_owned(), signing_type.name().to_owned()];
-        flags.extend(signing);
-        let server = plan(&store, &flags).ready();
-        let token = server.login();
-        let rotated = command(&["keys", "rotate"], &store, &flags);
-        assert_eq!(rotated.code, Some(0), "{}", rotated.stderr);
-        server.until_logged("the store is encrypted");
-        for file in fs::read_dir(&data).unwrap() {
-            let bytes = fs::read(file.unwrap().path()).unwrap();
-            assert!(!String::from_utf8_lossy(&bytes).contains("PRIVATE"));
-        }
-        for id in [file_store::PRIVATE, file_store::RING] {
-            let value = file_store::value(&data, id).unwrap();
-            assert!(value.starts_with(MARK), "{value}");
-        }
-        drop(server);
-        assert!(plan(&store, &flags).ready().accepts(&token));
+    let (keyring, directory) = (Keyring::new(), tempfile::tempdir().unwrap());
+    let (store, data) = files(&directory);
+    let flags = keyring.flags("1");
+    let server = plan(&store, &flags).ready();
+    let token = server.login();
+    let rotated = command(&["keys", "rotate"], &store, &flags);
+    assert_eq!(rotated.code, Some(0), "{}", rotated.stderr);
+    server.until_logged("the store is encrypted");
+    for file in fs::read_dir(&data).unwrap() {
+        let bytes = fs::read(file.unwrap().path()).unwrap();
+        assert!(!String::from_utf8_lossy(&bytes).contains("PRIVATE"));
     }
+    for id in [file_store::PRIVATE, file_store::RING] {
+        let value = file_store::value(&data, id).unwrap();
+        assert!(value.starts_with(MARK), "{value}");
+    }
+    drop(server);
+    assert!(plan(&store, &flags).ready().accepts(&token));
 }
 
 #[test]
