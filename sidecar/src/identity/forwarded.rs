@@ -136,33 +136,6 @@ mod tests {
         client("10.0.0.7", false)
     }
 
-    #[test]
-    fn append_adds_the_peer_to_the_fields_of_a_gateway() {
-        for (fields, expected) in [
-            (
-                &[][..],
-                "X-Forwarded-For: 10.0.0.7 | X-Forwarded-Proto: http",
-            ),
-            (
-                &[
-                    ("X-Forwarded-For", "203.0.113.7"),
-                    ("X-Forwarded-For", "198.51.100.1"),
-                    ("X-Forwarded-Proto", "https"),
-                    ("X-Forwarded-Host", "shop.example"),
-                ],
-                "X-Forwarded-For: 203.0.113.7, 198.51.100.1, 10.0.0.7 | \
-                 X-Forwarded-Host: shop.example | X-Forwarded-Proto: https",
-            ),
-            (
-                &[("Forwarded", "for=203.0.113.7")],
-                "Forwarded: for=203.0.113.7, for=10.0.0.7;proto=http | X-Forwarded-For: 10.0.0.7 | \
-                 X-Forwarded-Proto: http",
-            ),
-        ] {
-            assert_eq!(sent(ForwardedPolicy::Append, &plain(), fields), expected);
-        }
-    }
-
     /// Names of fields about the client, and names that are only similar.
     const ABOUT_THE_CLIENT: &str = "X-Forwarded-For X_Forwarded_For X-Real-IP Forwarded X-Forwarded-Proto \
         X-Forwarded-Prefix X-Forwarded-Client-Cert x_forwarded.user X-Forwarded X-Client-IP X_Client_Ip \

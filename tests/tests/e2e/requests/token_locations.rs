@@ -84,14 +84,16 @@ fn the_service_learns_the_way_a_request_came() {
         "X-Forwarded-For: 203.0.113.7",
         "X_Forwarded_For: 203.0.113.8",
         "X-Forwarded-Proto: https",
+        "X-Forwarded-Host: shop.example",
     ];
     assert_eq!(received(&[], &[]), ["127.0.0.1", "http", "", ""]);
-    let expected = ["203.0.113.7, 127.0.0.1", "https", "", "203.0.113.8"];
+    let host = "shop.example";
+    let expected = ["203.0.113.7, 127.0.0.1", "https", host, "203.0.113.8"];
     assert_eq!(received(&[], &theirs), expected);
     let found = received(&["--forwarded", "overwrite"], &theirs);
     assert_eq!(found, ["127.0.0.1", "http", "", ""]);
     assert_eq!(
         received(&["--forwarded", "off"], &theirs),
-        ["203.0.113.7", "https", "", "203.0.113.8"]
+        ["203.0.113.7", "https", host, "203.0.113.8"]
     );
 }
