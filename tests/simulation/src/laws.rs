@@ -64,6 +64,7 @@ pub struct Laws {
     lost: Option<Instant>,
     /// A former primary has served a request since the last check, and has lost what it confirmed.
     pub former_has_served: bool,
+    waits: bool,
     sets_clocks: bool,
     story: Story,
     broken: Option<String>,
@@ -74,6 +75,7 @@ impl Laws {
     pub fn new(setting: Setting, story: Story) -> Self {
         Self {
             story,
+            waits: setting.waits,
             sets_clocks: setting.sets_clocks,
             clients: vec![usize::MAX; setting.clients],
             tokens: (0..setting.clients).map(foreign_token).collect(),

@@ -18,8 +18,6 @@ pub(super) struct Known {
     keys: Keys,
     /// The begin of its last poll that succeeded.
     polled: Option<Instant>,
-    /// That poll was at a former primary, which confirms what is lost with it.
-    is_of_former: bool,
 }
 
 impl Laws {
@@ -31,11 +29,9 @@ impl Laws {
                 self.keyless = Some(now);
                 continue;
             };
-            let polled = server.polls().succeeded;
             let known = Known {
                 keys: keys.clone(),
-                polled,
-                is_of_former: polled.is_some() && world.polled(number).is_none(),
+                polled: server.polls().succeeded,
             };
             if let Some(former) = self.keys.insert(number, known)
                 && former.keys != keys
@@ -131,8 +127,10 @@ impl Laws {
         // A clock that was ahead has promoted its own one too early.
         let is_early = keys.next.as_ref() == Some(&was.current);
         let is_known = was.listed.contains(current);
-        // What a former primary has led it to is lost.
-        let may_return = learns || former.is_of_former;
+        // Without `?wait=` two histories may go on side by side after a loss: all take over the later one.
+        let may_fork = self.has_lost() && !self.waits;
+        let is_later = may_fork && keys.generation > was.generation;
+        let may_return = learns || is_later;
         self.require(is_next || is_early || !is_known || may_return, || {
             format!("server {number} signs with {current} again")
         });
