@@ -171,6 +171,15 @@ impl<'v> Object<'v> {
         list(self.spec("initContainers"))
     }
 
+    /// Returns all containers, init containers too, with their pointers.
+    pub(crate) fn placed_containers(self) -> impl Iterator<Item = (String, &'v Value)> + use<'v> {
+        let lists = ["containers", "initContainers"].into_iter();
+        lists.flat_map(move |name| {
+            let containers = list(self.spec(name)).enumerate();
+            containers.map(move |(number, each)| (format!("/spec/{name}/{number}"), each))
+        })
+    }
+
     /// Returns the sidecar; the name alone is not enough: a container of another product may have it.
     pub(crate) fn sidecar(self) -> Option<&'v Value> {
         self.serving().find(|each| {

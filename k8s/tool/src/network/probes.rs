@@ -25,7 +25,7 @@ pub(crate) fn forward(
     warnings: &mut Vec<String>,
 ) -> ForwardedProbes {
     let mut probes = ForwardedProbes::default();
-    for (number, container) in pod.containers().enumerate() {
+    for (path, container) in pod.placed_containers() {
         for (kind, end) in PROBES {
             let Some((action, forwarded)) = forwarded(&container[kind], container, service) else {
                 continue;
@@ -35,7 +35,7 @@ pub(crate) fn forward(
                 warnings.push(format!("{kind} stays as it is, past the sidecar: {why}"));
                 continue;
             }
-            let probe = format!("/spec/containers/{number}/{kind}");
+            let probe = format!("{path}/{kind}");
             // The admin port forwards the probe that this path names.
             let path = format!("/probe/{name}");
             if action == "httpGet" {
