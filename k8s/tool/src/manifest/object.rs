@@ -172,7 +172,9 @@ impl<'v> Object<'v> {
     }
 
     /// Returns all containers, init containers too, with their pointers.
-    pub(crate) fn placed_containers(self) -> impl Iterator<Item = (String, &'v Value)> + use<'v> {
+    pub(crate) fn containers_with_pointers(
+        self,
+    ) -> impl Iterator<Item = (String, &'v Value)> + use<'v> {
         let lists = ["containers", "initContainers"].into_iter();
         lists.flat_map(move |name| {
             let containers = list(self.spec(name)).enumerate();

@@ -25,7 +25,7 @@ pub(crate) fn forward(
     warnings: &mut Vec<String>,
 ) -> ForwardedProbes {
     let mut probes = ForwardedProbes::default();
-    for (path, container) in pod.placed_containers() {
+    for (path, container) in pod.containers_with_pointers() {
         for (kind, end) in PROBES {
             let Some((action, forwarded)) = forwarded(&container[kind], container, service) else {
                 continue;
