@@ -11,7 +11,7 @@ use crate::claims::name::ClaimName;
 use crate::claims::user_details::CurrentUserDetails;
 use crate::invalid::InvalidToken;
 use crate::possession::Binding;
-use crate::strict_json::{Map, Value, is_whole};
+use crate::strict_json::{Map, Value, is_whole, member};
 
 /// The claims of a token. Their JSON, without absent values, is the payload of the auth server's tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -133,6 +133,10 @@ impl Claims {
 
     fn from_another_issuer(mut members: Map, mapping: &ClaimMapping) -> Result<Self, InvalidToken> {
         let user = mapping.user(&members)?;
+        // A logout token or another statement about events (RFC 8417 §2.2): some have the type of an access token.
+        if matches!(member(&members, "events"), Some(Value::Object(_))) {
+            return Err(InvalidToken::ClaimInvalid);
+        }
         let audience = mapping.audience(&members).cloned();
         members.insert("aud".to_owned(), audience.unwrap_or_default());
         // `sub` and `iat` have a meaning for revocations alone: no value of them is an error.

@@ -297,12 +297,13 @@ fn required<'m>(jwk: &'m Map, name: &str) -> Result<&'m str, String> {
 }
 
 fn bytes(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
+    // Some issuers write the members of keys in plain base64, or pad them (RFC 7515 §2 forbids both).
+    let text = required(jwk, name)?.replace('+', "-").replace('/', "_");
     PADDED_OR_NOT
-        .decode(required(jwk, name)?)
+        .decode(text)
         .map_err(|_| format!("its `{name}` is no base64url"))
 }
 
-/// Some issuers pad the members of keys (RFC 7515 §2 forbids it).
 const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

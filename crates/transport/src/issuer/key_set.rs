@@ -216,17 +216,16 @@ impl KeySetSource {
         hosts: &[String],
     ) -> Result<(), KeySetError> {
         let [document, oauth_document] = issuer.documents();
-        let url = document.with_query();
-        let mut response = self.client.send(HttpRequest::get_json(&url)).await?;
+        let mut address = self.address_in(document, issuer, hosts).await;
         // An issuer publishes the document at one of two addresses.
-        if response.status == StatusCode::NOT_FOUND {
-            let oauth_url = oauth_document.with_query();
-            response = self.client.send(HttpRequest::get_json(&oauth_url)).await?;
+        if has_no_document(&address) {
+            let other = self.address_in(oauth_document, issuer, hosts).await;
+            // Without either, the error tells of the usual one.
+            if !has_no_document(&other) {
+                address = other;
+            }
         }
-        if response.status != StatusCode::OK {
-            return Err(DocumentError::Status(response.status).into());
-        }
-        let address = issuer.address_in(&response.body, hosts)?;
+        let address = address?;
         self.next_read = instant().checked_add(READ_AGAIN_AFTER);
         if self.address.as_ref() != Some(&address) {
             // Another address may hold another set: the known set and its freshness say nothing about it.
@@ -235,6 +234,21 @@ impl KeySetSource {
             self.address = Some(address);
         }
         Ok(())
+    }
+
+    /// Returns the address of the key set in the document at this address.
+    async fn address_in(
+        &mut self,
+        document: &ServerUrl,
+        issuer: &IssuerUrl,
+        hosts: &[String],
+    ) -> Result<ServerUrl, KeySetError> {
+        let url = document.with_query();
+        let response = self.client.send(HttpRequest::get_json(&url)).await?;
+        if response.status != StatusCode::OK {
+            return Err(DocumentError::Status(response.status).into());
+        }
+        Ok(issuer.address_in(&response.body, hosts)?)
     }
 
     async fn fetch_set(&mut self, purpose: Purpose) -> Result<Option<KeySet>, KeySetError> {
@@ -279,6 +293,17 @@ impl KeySetSource {
         };
         let read = run_blocking(move || bearer_token(&file)).await;
         read.map(Some).map_err(KeySetError::File)
+    }
+}
+
+/// Returns true where an address has no document: some servers respond with a login, or with a page.
+fn has_no_document(address: &Result<ServerUrl, KeySetError>) -> bool {
+    match address {
+        Err(KeySetError::Document(DocumentError::Status(status))) => {
+            status.is_client_error() || status.is_redirection()
+        }
+        Err(KeySetError::Document(DocumentError::NotADocument(_))) => true,
+        _ => false,
     }
 }
 

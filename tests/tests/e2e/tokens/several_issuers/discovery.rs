@@ -22,10 +22,12 @@ struct Discoverable {
 
 impl Discoverable {
     fn new() -> Self {
-        Self::with_document_at("/realm/.well-known/openid-configuration")
+        let absent = response("404 Not Found", &[], b"");
+        Self::with_document_at("/realm/.well-known/openid-configuration", absent)
     }
 
-    fn with_document_at(path: &'static str) -> Self {
+    /// `absent`: the response at every other path.
+    fn with_document_at(path: &'static str, absent: Vec<u8>) -> Self {
         let table: IssuerTable = load("several_issuers.toml");
         let row = table.issuer.into_iter().find(|row| row.name == "cluster");
         let one = Published::new(row.unwrap());
@@ -37,7 +39,7 @@ impl Discoverable {
                 let document = format!("\u{feff}{}", current.lock().unwrap());
                 json_response("200 OK", &document)
             } else {
-                json_response("404 Not Found", "{}")
+                Reply::Bytes(absent.clone())
             }
         });
         let this = Self {
@@ -104,17 +106,26 @@ fn discovery_finds_the_key_set_by_the_issuer_alone() {
 
 #[test]
 fn rfc_8414_an_oauth_server_has_its_document_at_another_path() {
-    let realm = Discoverable::with_document_at("/.well-known/oauth-authorization-server/realm");
-    let (service, issuer) = (EchoService::start(), realm.issuer());
-    let flags = ["--issuer-url", &issuer, "--audience", "orders"];
-    let sidecar = SidecarPlan::of_issuer(&service, flags).flags(NEVER).ready();
-    let response = sidecar.bearing(&realm.token()).get("/list");
-    assert_eq!(response.verdict(), "200");
-    let requests = [realm.documents.requests(), realm.one.server.retrievals()].concat();
-    assert_eq!(requests.len(), 3);
-    for request in requests {
-        // Some servers would compress what the sidecar does not decompress.
-        assert_eq!(request.header("accept-encoding"), ["identity"]);
+    let path = "/.well-known/oauth-authorization-server/realm";
+    let service = EchoService::start();
+    for absent in [
+        response("404 Not Found", &[], b""),
+        response("401 Unauthorized", &[], b""),
+        response("302 Found", &["Location: /login"], b""),
+        response("200 OK", &["Content-Type: text/html"], b"<!doctype html>"),
+    ] {
+        let realm = Discoverable::with_document_at(path, absent);
+        let issuer = realm.issuer();
+        let flags = ["--issuer-url", &issuer, "--audience", "orders"];
+        let sidecar = SidecarPlan::of_issuer(&service, flags).flags(NEVER).ready();
+        let response = sidecar.bearing(&realm.token()).get("/list");
+        assert_eq!(response.verdict(), "200");
+        let requests = [realm.documents.requests(), realm.one.server.retrievals()].concat();
+        assert_eq!(requests.len(), 3);
+        for request in requests {
+            // Some servers would compress what the sidecar does not decompress.
+            assert_eq!(request.header("accept-encoding"), ["identity"]);
+        }
     }
 }
 
