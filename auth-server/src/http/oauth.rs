@@ -12,7 +12,7 @@ use postern_token::possession::Binding;
 use serde::Serialize;
 use serde_json::json;
 
-pub(in crate::http) use self::client_authentication::Presented;
+pub(in crate::http) use self::client_authentication::{Presented, is_access_token};
 use super::body;
 use super::response::{self, ErrorResponse};
 

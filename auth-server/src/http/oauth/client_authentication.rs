@@ -26,7 +26,9 @@ impl Presented {
         let field = field.map_err(|Repeated| Rejection::AuthorizationRepeated)?;
         let id = form.value("client_id");
         match (field, form.value("client_secret")) {
-            (Some(_), Some(_)) => Err(Rejection::CredentialsAmbiguous),
+            (Some(field), Some(_)) if !is_access_token(field) => {
+                Err(Rejection::CredentialsAmbiguous)
+            }
             (Some(field), None) => {
                 let basic = Self::parse_basic(field).ok_or(Rejection::ApplicationUnknown)?;
                 match id {
@@ -35,7 +37,7 @@ impl Presented {
                     _ => Ok(basic),
                 }
             }
-            (None, Some(secret)) => match id {
+            (_, Some(secret)) => match id {
                 Some(id) => Ok(Self(vec![Credentials::new(id, secret)])),
                 None => Err(Rejection::ApplicationUnknown),
             },
@@ -72,6 +74,19 @@ impl Presented {
     pub(in crate::http) fn readings(&self) -> &[Credentials] {
         &self.0
     }
+}
+
+/// Returns true for an access token after its scheme: no credential of an application, and some clients send it
+/// with every request.
+pub(in crate::http) fn is_access_token(field: &HeaderValue) -> bool {
+    for scheme in [&b"bearer "[..], b"dpop "] {
+        if let Some(found) = field.as_bytes().get(..scheme.len())
+            && found.eq_ignore_ascii_case(scheme)
+        {
+            return true;
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -115,6 +130,11 @@ mod tests {
                 None,
                 "client_id=jobs&client_secret=s%2Bt",
                 one("jobs", "s+t"),
+            ),
+            (
+                Some("dPoP e.y.J".to_owned()),
+                "client_id=jobs&client_secret=s",
+                one("jobs", "s"),
             ),
             (
                 Some(basic("a%20b:s+t")),

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, header};
 use postern_contract::rejection::Rejection;
 use postern_http::form::Form;
 
@@ -10,7 +10,7 @@ use super::{GrantRequest, Issued, REFRESH_TOKEN, audience, scope};
 use crate::accounts::sessions::refresh_token::RefreshToken;
 use crate::accounts::sessions::{SessionError, SessionTokens};
 use crate::http::app::App;
-use crate::http::oauth::AccessToken;
+use crate::http::oauth::{AccessToken, is_access_token};
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::tokens::issuer::{IssuedTimes, TokenIdentity};
 
@@ -21,22 +21,10 @@ const CREDENTIALS: &str =
 /// ignored, and the access token that others send with every request.
 pub(super) fn check_client(headers: &HeaderMap, form: &Form) -> Result<(), ErrorResponse> {
     let mut fields = headers.get_all(header::AUTHORIZATION).iter();
-    if form.value("client_secret").is_some() || !fields.all(is_token) {
+    if form.value("client_secret").is_some() || !fields.all(is_access_token) {
         return Err(ErrorResponse::from(Rejection::ApplicationUnknown).described(CREDENTIALS));
     }
     Ok(())
-}
-
-/// Returns true for an access token after its scheme.
-fn is_token(field: &HeaderValue) -> bool {
-    for scheme in [&b"bearer "[..], b"dpop "] {
-        if let Some(found) = field.as_bytes().get(..scheme.len())
-            && found.eq_ignore_ascii_case(scheme)
-        {
-            return true;
-        }
-    }
-    false
 }
 
 pub(super) async fn refresh(
