@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -119,12 +120,16 @@ fn without_ipv6(address: SocketAddr, error: io::Error) -> io::Result<TcpListener
     TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))
 }
 
-/// Sets keepalive, which every accepted connection inherits without a call of its own.
-fn keep_alive(listener: &TcpListener) -> rustix::io::Result<()> {
-    sockopt::set_tcp_keepidle(listener, KEEPALIVE_IDLE)?;
-    sockopt::set_tcp_keepintvl(listener, KEEPALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(listener, KEEPALIVE_PROBES)?;
-    sockopt::set_socket_keepalive(listener, true)
+/// Sets keepalive. The connections that a listener accepts inherit it without a call of their own.
+///
+/// # Errors
+/// The error of the system.
+pub fn keep_alive(socket: impl AsFd) -> rustix::io::Result<()> {
+    let socket = socket.as_fd();
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(socket, true)
 }
 
 /// Returns the address of a listener, with the port that was picked.

@@ -14,6 +14,7 @@ use pingora::protocols::l4::socket::SocketAddr;
 use pingora::protocols::l4::stream::Stream;
 use pingora::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
 use pingora::{Error, ErrorType};
+use postern_transport::net::listener::keep_alive;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -100,6 +101,9 @@ impl L4Connect for Dial {
             .as_inet()
             .ok_or_else(|| Error::new(ErrorType::ConnectError))?;
         let socket = Socket(Arc::new(ext::connect(address, None).await?));
+        // A stream may be silent for long: the host of a service may vanish meanwhile. Without it the stream still
+        // works.
+        let _ = keep_alive(&*socket.0);
         // Pingora owns the stream from here on; the pool needs a clone of the socket.
         *self.0.lock() = Some(socket.clone());
         Ok(VirtualSocketStream::new(Box::new(socket)).into())
