@@ -11,8 +11,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
-/// The state of an open connection in `tcp_states.h` of Linux.
+/// States of connections in `tcp_states.h` of Linux: open, and closed by both sides or with a reset.
 const TCP_ESTABLISHED: u8 = 1;
+const TCP_CLOSE: u8 = 7;
 
 /// Byte stream below HTTP. Boxed, so that a plain connection does not take the memory of TLS.
 pub(crate) type ClientTransport = Either<Socket, Box<TlsStream<Socket>>>;
@@ -33,11 +34,24 @@ pub(crate) fn client_certificate(transport: &ClientTransport) -> Option<Digest> 
     stream.get_ref().1.peer_certificates()?.first().map(sha256)
 }
 
-/// Returns true once the client has closed or reset its side, even after unread bytes.
-pub(crate) fn has_left(transport: &ClientTransport) -> bool {
+/// The part of a connection that its client has closed, even after unread bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Its own side, at least: it may still read.
+    Side,
+    /// All of it, by a reset or a failure.
+    Whole,
+}
+
+/// Returns what the client has closed; `None` while it is there.
+pub(super) fn left(transport: &ClientTransport) -> Option<Left> {
     let info = get_tcp_info(socket_of(transport).as_raw_fd());
     // An unreadable state does not prove that the client has left.
-    info.is_ok_and(|info| info.tcpi_state != TCP_ESTABLISHED)
+    match info.ok()?.tcpi_state {
+        TCP_ESTABLISHED => None,
+        TCP_CLOSE => Some(Left::Whole),
+        _ => Some(Left::Side),
+    }
 }
 
 /// Lets the connection end with a reset, even if it ends with the process, or in order again.

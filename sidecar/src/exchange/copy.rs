@@ -103,7 +103,7 @@ impl<C: Downstream> Exchange<'_, C> {
         }
     }
 
-    /// Reads the body; after its end, detects that the client leaves.
+    /// Reads the body; where no more of it is read, detects that the client leaves.
     fn poll_client(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
         let is_received = self.upload.is_received();
         if !is_received && self.upload.has_room() {
@@ -111,10 +111,6 @@ impl<C: Downstream> Exchange<'_, C> {
         }
         // The service is the slow side now, or the body is complete: the client is not timed.
         self.deadlines.body_until = None;
-        // In a tunnel the client may close its side: the service still gets the bytes that wait.
-        if is_received && self.upload.is_tunnel {
-            return Ok(false);
-        }
         match self.client.poll_left(is_received, cx) {
             Poll::Ready(why) => Err(why),
             Poll::Pending => Ok(false),

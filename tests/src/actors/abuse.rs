@@ -100,7 +100,10 @@ pub fn unread_streams(client: &mut FrameClient, path: &str, bearer: &str) {
 }
 
 /// Writes the same bytes until the server reads no more of them.
-fn fill(socket: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
+///
+/// # Errors
+/// The socket cannot be set up.
+pub fn fill(socket: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
     socket.set_nonblocking(true)?;
     let many = bytes.repeat(200);
     let mut pause = 0;

@@ -21,7 +21,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, Interval, interval_at};
 use tokio_util::io::poll_read_buf;
 
-use crate::downstream::transport::{self, ClientTransport, has_left};
+use crate::downstream::transport::{self, ClientTransport, Left, left};
 use crate::exchange::Exchanges;
 use crate::exchange::downstream::{Downstream, LINGER_TIMEOUT, Outgoing, Timer};
 use crate::exchange::record::UnparsedResponse;
@@ -47,7 +47,7 @@ pub(crate) struct Http1Downstream {
     head_began: Instant,
     /// The end of the time in which no head has to begin.
     silent_until: Instant,
-    /// Set while the beginning of the next request waits after the present one.
+    /// Set while bytes wait that no reading of the present request takes.
     close_polls: Option<Interval>,
     is_tunnel: bool,
     /// True after a response that was not sent whole, and during a response that the connection's end ends.
@@ -236,11 +236,9 @@ impl Downstream for Http1Downstream {
     /// Detects that the client is gone. Keeps one buffer of the next request: a reader that stops at its
     /// first byte would miss the end of the connection.
     fn poll_left(&mut self, is_received: bool, cx: &mut Context<'_>) -> Poll<Box<Error>> {
-        // Further bytes belong to the body, which `poll_receive` alone reads.
-        if !is_received {
-            return Poll::Pending;
-        }
-        if self.received.is_empty() && !ready!(self.poll_read_ahead(cx)) {
+        // Further bytes of a body or a tunnel are read by `poll_receive` alone.
+        let may_read = is_received && !self.is_tunnel;
+        if may_read && self.received.is_empty() && !ready!(self.poll_read_ahead(cx)) {
             return Poll::Ready(gone());
         }
         let polls = self.close_polls.get_or_insert_with(|| {
@@ -249,8 +247,11 @@ impl Downstream for Http1Downstream {
         loop {
             // Polled until the timer is pending, which leaves the waker for the next tick.
             ready!(polls.poll_tick(cx));
-            if has_left(&self.transport) {
-                return Poll::Ready(gone());
+            match left(&self.transport) {
+                None => {}
+                // In a tunnel the other side goes on: the service may take what waits, and send more.
+                Some(Left::Side) if self.is_tunnel => {}
+                Some(_) => return Poll::Ready(gone()),
             }
         }
     }

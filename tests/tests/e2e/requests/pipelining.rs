@@ -1,13 +1,17 @@
 //! Bytes that arrive before the response is sent, and the end of the client behind them.
 //! Requests that are pipelined: `tests::cuts`.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
+use std::thread;
 
+use tests::actors::abuse::fill;
 use tests::actors::stack::ForgedStack;
 use tests::services::echo_service::MARK;
 use tests::services::socket_server::{Reply, SocketServer, response};
-use tests::wire::raw_client::RawClient;
+use tests::wire::raw_client::{COMPLETION, HANDSHAKE, RawClient, head_with_token};
 
 /// Starts a service that echoes the target of each request, once per message on the channel.
 fn gated_service() -> (SocketServer, Sender<()>) {
@@ -60,4 +64,29 @@ fn a_client_that_left_is_noticed_behind_what_it_sent_ahead() {
     for _ in service.requests() {
         go.send(()).unwrap();
     }
+}
+
+/// The service takes no more of what the client has sent, so the end of its connection is not read.
+#[test]
+fn a_client_that_leaves_a_tunnel_behind_unread_bytes_is_noticed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = format!("http://{}", listener.local_addr().unwrap());
+    let stack = ForgedStack::before(&upstream, &[]);
+    let serving = thread::spawn(move || {
+        let (mut service, _) = listener.accept().unwrap();
+        assert!(service.read(&mut [0; 4096]).unwrap() > 0);
+        let head = format!("HTTP/1.1 101 Switching Protocols\r\n{MARK}: 1\r\n{COMPLETION}\r\n");
+        service.write_all(head.as_bytes()).unwrap();
+        service
+    });
+    let mut client = TcpStream::connect(stack.sidecar.address()).unwrap();
+    let handshake = head_with_token("GET", "/orders/ws", &stack.token(), HANDSHAKE);
+    client.write_all(&handshake).unwrap();
+    let service = serving.join().unwrap();
+    // Left unread, the head lets the close reset the connection.
+    assert_eq!(client.peek(&mut [0]).unwrap(), 1);
+    fill(&mut client, &[b'x'; 4096]).unwrap();
+    drop(client);
+    stack.sidecar.until_idle();
+    drop(service);
 }
