@@ -1,5 +1,6 @@
 //! HTTP/2 of clients, by `h2`: each stream is a request of its own.
 
+mod body;
 mod connection;
 mod downstream;
 mod frames;

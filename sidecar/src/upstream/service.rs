@@ -1,6 +1,5 @@
 //! A connection to the service, in the version of HTTP that it speaks.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -9,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request, Response};
@@ -19,14 +18,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connections::http2::Slot;
 use super::errors::ends_connection;
+use crate::exchange::arrived::Arrived;
 
 /// Code of a reset before any processing (RFC 9113 §7).
 const NOT_PROCESSED: u32 = 7;
 /// The time that a service has to accept a request before a reset may follow: `h2` ends a connection for
 /// 21 requests that were reset before.
 const ACCEPTANCE: Duration = Duration::from_millis(250);
-/// Length of a part of the body that waits for the client.
-const PART: usize = 16 * 1024;
 
 /// The way of one request to the service.
 pub(crate) enum Service {
@@ -69,8 +67,8 @@ pub(crate) struct Http2Stream {
     response: ResponseFuture,
     /// The body, which the final head brings.
     body: Option<RecvStream>,
-    /// The parts of the body that wait for the client; all but the last are full.
-    arrived: VecDeque<BytesMut>,
+    /// The parts of the body that wait for the client.
+    arrived: Arrived,
 }
 
 /// The head that begins a stream of HTTP/2.
@@ -103,7 +101,7 @@ impl Http2Stream {
             stalled: None,
             response,
             body: None,
-            arrived: VecDeque::new(),
+            arrived: Arrived::default(),
         })
     }
 
@@ -170,8 +168,8 @@ impl Http2Stream {
         let Some(body) = &mut self.body else {
             return Poll::Ready(Ok(None));
         };
-        let data = match self.arrived.pop_front() {
-            Some(part) => Some(part.freeze()),
+        let data = match self.arrived.pop() {
+            Some(part) => Some(part),
             None => {
                 let read = ready!(body.poll_data(cx))
                     .transpose()
@@ -190,26 +188,14 @@ impl Http2Stream {
         Poll::Ready(Ok(data))
     }
 
-    /// Takes frames out of the library. There each frame would hold a buffer, and many small ones would end
-    /// the connection, with the calls of all clients. The window is not given back meanwhile, and bounds the
-    /// bytes. Interim heads, which no window bounds, are dropped.
+    /// Takes frames out of the library. Interim heads, which no window bounds, are dropped.
     fn take_in(&mut self, cx: &mut Context<'_>) {
         let Some(body) = &mut self.body else {
             while let Poll::Ready(Some(Ok(_))) = self.response.poll_informational(cx) {}
             return;
         };
-        // An end or an error stops the loop; the next read finds it again.
-        while let Poll::Ready(Some(Ok(mut data))) = body.poll_data(cx) {
+        if self.arrived.take_in(body, cx) {
             self.slot.usage.heard();
-            while !data.is_empty() {
-                match self.arrived.back_mut() {
-                    Some(last) if last.len() < PART => {
-                        let room = PART - last.len();
-                        last.extend_from_slice(&data.split_to(room.min(data.len())));
-                    }
-                    _ => self.arrived.push_back(BytesMut::with_capacity(PART)),
-                }
-            }
         }
     }
 

@@ -1,6 +1,8 @@
 //! A connection: its limits, its streams and its end.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
@@ -8,11 +10,12 @@ use h2::server::{Builder, Connection, SendResponse};
 use http::Request;
 use postern_contract::rejection::Rejection;
 use postern_transport::drain::{DrainWatcher, Phase};
-use postern_transport::net::connection_slots::Activity;
+use postern_transport::net::connection_slots::{Activity, OpenStream};
 use postern_transport::net::listener::CLIENT_IDLE;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
+use super::body::RequestBody;
 use super::downstream::Http2Downstream;
 use super::transport::FollowedTransport;
 use crate::downstream::transport::ClientTransport;
@@ -29,6 +32,9 @@ const SEND_BYTES: usize = 64 * 1024;
 const STREAMS: u32 = 100;
 /// Bytes of one body that a client may send before the service has read it (RFC 9113 §6.9.2).
 const STREAM_WINDOW: u32 = 65_535;
+/// Bytes that small frames may take besides what they carry, about as many as each has below 256. They are taken
+/// out of the library after each of the connection's turns, in which no more come.
+const SMALL_FRAMES: usize = 512 * 1024;
 
 /// A connection that begins with the preface of HTTP/2.
 pub(crate) struct NewConnection {
@@ -71,23 +77,38 @@ pub(crate) async fn serve(
     };
     // A closed tracker can be waited for, and still takes streams.
     streams.running.close();
-    while let Some((request, response)) = streams.next().await {
-        let (exchanges, client) = (Arc::clone(exchanges), Arc::clone(&client));
-        let stream = activity.stream();
-        streams.running.spawn(async move {
-            let (parts, body) = request.into_parts();
-            let head = ReceivedHead::from_stream(parts, !body.is_end_stream());
-            let mut downstream =
-                Http2Downstream::new(body, response, exchanges.app.downstream_write_timeout);
-            exchanges.serve(head, &mut downstream, &client).await;
-            // `stream` is dropped last: the connection is busy until the response has its end or its reset.
-            drop((downstream, stream));
-        });
+    while let Some(all) = streams.next().await {
+        for begun in all {
+            let (exchanges, client) = (Arc::clone(exchanges), Arc::clone(&client));
+            let served = serve_stream(exchanges, begun, client, activity.stream());
+            streams.running.spawn(served);
+        }
     }
     // The drop ends the streams that are left, whose tasks would wait for their clients.
     drop(streams.connection);
     // The wait lets each request be recorded: the process may end with its last connection.
     streams.running.wait().await;
+}
+
+async fn serve_stream(
+    exchanges: Arc<Exchanges>,
+    (request, response): Begun,
+    client: Arc<Client>,
+    open: OpenStream,
+) {
+    let (parts, body) = request.into_parts();
+    let head = ReceivedHead::from_stream(parts, !body.is_end_stream());
+    let body = Arc::new(RequestBody::new(body));
+    let timeout = exchanges.app.downstream_write_timeout;
+    let mut downstream = Http2Downstream::new(Arc::clone(&body), response, timeout);
+    tokio::select! {
+        // In this order: what the exchange takes itself is not copied.
+        biased;
+        _ = exchanges.serve(head, &mut downstream, &client) => {}
+        never = poll_fn(|cx| body.poll_take_in(cx)) => match never {},
+    }
+    // In this order: the connection is busy until the response has its end or its reset.
+    drop((downstream, open));
 }
 
 fn builder() -> Builder {
@@ -97,10 +118,14 @@ fn builder() -> Builder {
         .max_send_buffer_size(SEND_BYTES)
         .max_concurrent_streams(STREAMS)
         .initial_window_size(STREAM_WINDOW)
+        .data_frame_budget(SMALL_FRAMES)
         // One body that the service does not read must not stop the others on the connection.
         .initial_connection_window_size(STREAMS * STREAM_WINDOW);
     builder
 }
+
+/// A stream with its head.
+type Begun = (Request<RecvStream>, SendResponse<Bytes>);
 
 /// The streams of a connection.
 struct Streams<'c> {
@@ -116,8 +141,8 @@ struct Streams<'c> {
 }
 
 impl Streams<'_> {
-    /// Waits for the next stream; returns `None` once no other follows.
-    async fn next(&mut self) -> Option<(Request<RecvStream>, SendResponse<Bytes>)> {
+    /// Waits for the next streams; returns `None` once no other follows.
+    async fn next(&mut self) -> Option<Vec<Begun>> {
         loop {
             tokio::select! {
                 // `biased`: a busy connection, whose `accept` is always ready, has to leave too.
@@ -129,15 +154,30 @@ impl Streams<'_> {
                     // The next `accept` sends the GOAWAY and still takes streams that are on their way.
                     self.connection.graceful_shutdown();
                 }
-                accepted = self.connection.accept() => {
-                    // `None` comes after the last stream; an error is an error of the whole connection.
-                    let stream = accepted?.ok()?;
+                begun = poll_fn(|cx| poll_begun(&mut self.connection, cx)) => {
                     self.leaves_in = Phase::Draining;
-                    return Some(stream);
+                    return begun;
                 }
                 // A client may keep the connection open after the GOAWAY.
                 () = idle(&self.running), if self.is_leaving => return None,
             }
+        }
+    }
+}
+
+/// Accepts all streams of a turn: those that are left would wait in memory for the next one.
+fn poll_begun(
+    connection: &mut Connection<FollowedTransport, Bytes>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Vec<Begun>>> {
+    let mut all = Vec::new();
+    loop {
+        match connection.poll_accept(cx) {
+            Poll::Ready(Some(Ok(begun))) => all.push(begun),
+            _ if !all.is_empty() => return Poll::Ready(Some(all)),
+            // `None` comes after the last stream; an error is an error of the whole connection.
+            Poll::Ready(_) => return Poll::Ready(None),
+            Poll::Pending => return Poll::Pending,
         }
     }
 }

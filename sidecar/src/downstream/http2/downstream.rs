@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason, SendStream};
 use http::{HeaderValue, Response, header};
 use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType};
 use postern_http::framing::body::BodyReader;
 use tokio::time::Instant;
 
+use super::body::RequestBody;
 use super::unsent::Unsent;
 use crate::exchange::downstream::{Downstream, Outgoing, Timer};
 use crate::exchange::upload::Upload;
@@ -26,7 +27,7 @@ const MAX_UNSENT_PARTS: usize = 8;
 
 /// A stream of a client. Dropped before the response ends, it is reset.
 pub(super) struct Http2Downstream {
-    body: RecvStream,
+    body: Arc<RequestBody>,
     response: SendResponse<Bytes>,
     /// The stream of the body, which the final head begins.
     stream: Option<SendStream<Bytes>>,
@@ -42,7 +43,7 @@ pub(super) struct Http2Downstream {
 
 impl Http2Downstream {
     pub(super) fn new(
-        body: RecvStream,
+        body: Arc<RequestBody>,
         response: SendResponse<Bytes>,
         write_timeout: Option<Duration>,
     ) -> Self {
@@ -166,9 +167,6 @@ impl Downstream for Http2Downstream {
     ) -> Poll<pingora::Result<()>> {
         match ready!(self.body.poll_data(cx)) {
             Some(Ok(data)) => {
-                // The window is given back at once: the upload has a limit, above which no data is received.
-                // An error means that the stream has ended, which the next read reports.
-                let _ = self.body.flow_control().release_capacity(data.len());
                 upload.take_data(&data);
                 Poll::Ready(Ok(()))
             }

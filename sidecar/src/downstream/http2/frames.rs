@@ -34,6 +34,14 @@ impl Frame {
         }
     }
 
+    /// Returns the share of a turn that a frame takes: a head of HPACK takes far more memory than its bytes.
+    pub(super) const fn weight(&self) -> usize {
+        match self.kind {
+            HEADERS | CONTINUATION => 1 + self.length / 32,
+            _ => 1,
+        }
+    }
+
     fn carries_message(&self) -> bool {
         self.kind == HEADERS || self.kind == CONTINUATION || self.kind == DATA && self.length > 0
     }
@@ -57,6 +65,11 @@ impl Frames {
             have: 0,
             skip,
         }
+    }
+
+    /// Returns the number of bytes until the next frame begins.
+    pub(super) const fn bytes_ahead(&self) -> usize {
+        self.skip
     }
 
     /// Calls `see` with each frame of which enough was read.

@@ -8,15 +8,23 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use postern_transport::net::connection_slots::Activity;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take};
+use tokio::task::coop::poll_proceed;
 
 use super::frames::{Flood, Frames};
 use crate::downstream::HTTP_2_PREFACE;
 use crate::downstream::transport::ClientTransport;
+use crate::exchange::transfer::spend_budget;
+
+/// Bytes of one read in which frames begin.
+const READ_BYTES: usize = 4 * 1024;
+/// Weight of the frames that take one unit of a task's budget: so few heads and frames come in one turn that other
+/// tasks, which take them out of `h2`, are not far behind.
+const WEIGHT_OF_UNIT: usize = 2;
 
 /// A transport whose frames are parsed beside h2.
 pub(super) struct FollowedTransport {
-    transport: ClientTransport,
+    transport: Take<ClientTransport>,
     /// Bytes that were read to detect the version.
     peeked: BytesMut,
     activity: Activity,
@@ -35,7 +43,7 @@ impl FollowedTransport {
         report: Box<dyn Fn() + Send>,
     ) -> Self {
         Self {
-            transport,
+            transport: transport.take(0),
             peeked,
             activity,
             received: Frames::after_bytes(HTTP_2_PREFACE.len()),
@@ -61,8 +69,12 @@ impl AsyncRead for FollowedTransport {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // Bytes that TLS holds already take no budget by themselves.
+        let turn = ready!(poll_proceed(cx));
         let before = buffer.filled().len();
         if self.peeked.is_empty() {
+            let limit = self.received.bytes_ahead() + READ_BYTES;
+            self.transport.set_limit(limit as u64);
             let read = Pin::new(&mut self.transport).poll_read(cx, buffer);
             // `h2` has taken all that came: without open streams only a request can follow.
             if read.is_pending() {
@@ -77,10 +89,13 @@ impl AsyncRead for FollowedTransport {
         let Self {
             received, flood, ..
         } = &mut *self;
-        let mut is_flood = false;
+        let (mut is_flood, mut weight) = (false, 0);
         received.parse(buffer.filled().get(before..).unwrap_or_default(), |frame| {
             is_flood |= flood.received(frame);
+            weight += frame.weight();
         });
+        turn.made_progress();
+        spend_budget(weight / WEIGHT_OF_UNIT, cx);
         if is_flood {
             (self.report)();
             // An error of the transport makes `h2` end the connection with all streams.
@@ -96,7 +111,7 @@ impl AsyncWrite for FollowedTransport {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.transport).poll_write(cx, data))?;
+        let written = ready!(Pin::new(self.transport.get_mut()).poll_write(cx, data))?;
         self.parse_sent(data.get(..written).unwrap_or_default());
         Poll::Ready(Ok(written))
     }
@@ -106,7 +121,7 @@ impl AsyncWrite for FollowedTransport {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.transport).poll_write_vectored(cx, pieces))?;
+        let written = ready!(Pin::new(self.transport.get_mut()).poll_write_vectored(cx, pieces))?;
         let mut left = written;
         for piece in pieces {
             // The write may end within any of the pieces.
@@ -118,14 +133,14 @@ impl AsyncWrite for FollowedTransport {
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.transport.is_write_vectored()
+        self.transport.get_ref().is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.transport).poll_flush(cx)
+        Pin::new(self.transport.get_mut()).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.transport).poll_shutdown(cx)
+        Pin::new(self.transport.get_mut()).poll_shutdown(cx)
     }
 }

@@ -13,8 +13,9 @@ use http::{HeaderMap, Request};
 use parking_lot::Mutex;
 use pingora::protocols::Stream;
 use postern_transport::net::shares::Holder;
-use tokio::task::coop::{has_budget_remaining, poll_proceed};
+use tokio::task::coop::has_budget_remaining;
 
+use crate::exchange::transfer::spend_budget;
 use crate::upstream::MAX_HEAD_BYTES;
 
 /// The limit of most HTTP/2 servers; a lower one of the service applies.
@@ -157,12 +158,7 @@ async fn in_short_turns(connection: impl Future) {
     let mut was_busy = false;
     poll_fn(|cx| {
         let unused = if was_busy { UNUSED_BUDGET } else { 0 };
-        // The budget is spent on purpose: tokio lets the connection yield once it is used up.
-        for _ in 0..unused {
-            if let Poll::Ready(budget) = poll_proceed(cx) {
-                budget.made_progress();
-            }
-        }
+        spend_budget(unused, cx);
         let polled = connection.as_mut().poll(cx);
         // A poll that used up its budget shows a busy connection; it stays marked as busy.
         was_busy |= !has_budget_remaining();
@@ -179,6 +175,8 @@ pub(in crate::upstream) struct Slot {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::coop::poll_proceed;
+
     use super::*;
 
     #[test]

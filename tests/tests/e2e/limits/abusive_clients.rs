@@ -16,7 +16,7 @@ use tests::services::socket_server::response;
 use tests::services::streaming_service::StreamingService;
 use tests::wait;
 use tests::wire::h2_client::H2Client;
-use tests::wire::h2_frames::{FrameClient, fields_of, get_fields};
+use tests::wire::h2_frames::{Fate, FrameClient, fields_of, frame_of, get_fields, header_block};
 use tests::wire::metrics::sum;
 use tests::wire::raw_client::{HANDSHAKE, RawClient};
 
@@ -84,6 +84,69 @@ fn idle_connections_take_little_memory() {
     let after = stack.sidecar.process().anonymous_kib().unwrap_or(0);
     let bytes = (after - before) * 1024 / count;
     assert!(bytes <= MAX_IDLE_BYTES, "{bytes} bytes for each of {count}");
+}
+
+/// In `h2` each frame that waits takes memory of its own, which stays with the connection, and many small ones end
+/// it.
+#[test]
+fn small_frames_take_little_memory_and_end_no_connection() {
+    const CLIENTS: u64 = 20;
+    const FRAMES: usize = 13_000;
+    /// See docs/limits.md.
+    const MAX_KIB_EACH: u64 = 256;
+    let stack = ForgedStack::with(|plan| plan.public_paths(["/public/**"]));
+    let resident = || stack.sidecar.process().resident_kib().unwrap_or(0);
+    let frames = frame_of(0, 0, 1, b"x").repeat(FRAMES);
+    let abuse = || {
+        let mut client = FrameClient::connect(stack.sidecar.address());
+        // No byte of a body may leave, so the rejection waits, and the request with it.
+        client.initial_window(0);
+        client.head(1, &fields_of("POST", "/orders/private"), false);
+        client.raw(&frames);
+        client.head(3, &get_fields(OPEN), true);
+        client.window_update(3, LARGEST_WINDOW);
+        assert!(matches!(client.fate(3), Fate::Response(_)));
+        client.frame(3, 0, 1, &[0, 0, 0, 8]);
+        client
+    };
+    let first = abuse();
+    let before = resident();
+    let others: Vec<_> = (0..CLIENTS).map(|_| abuse()).collect();
+    let each = resident().saturating_sub(before) / CLIENTS;
+    assert!(each <= MAX_KIB_EACH, "{each} KiB for each");
+    drop((first, others));
+}
+
+/// In HPACK a field may take one byte, and in memory a hundred times as much.
+#[test]
+fn heads_that_grow_in_memory_are_dropped_one_after_the_other() {
+    const CLIENTS: usize = 8;
+    const FIELDS: usize = 3880;
+    const MAX_KIB: u64 = 40 * 1024;
+    let stack = ForgedStack::with(|plan| plan.public_paths(["/public/**"]));
+    let peak = || stack.sidecar.process().peak_resident_kib().unwrap_or(0);
+    // An empty field `b` enters the table of the connection; each 0xbe is another one of it (RFC 7541 §6.1).
+    let authority = header_block(&[(":authority", "a")]);
+    let fields = [&b"\x83\x86\x84"[..], &authority].concat();
+    let begin = [&fields[..], b"\x40\x01b\x00", &[0xbe; FIELDS]].concat();
+    let next = [&fields[..], &[0xbe; FIELDS]].concat();
+    let mut bytes = frame_of(1, 5, 1, &begin);
+    for number in 1..STREAMS {
+        bytes.extend(frame_of(1, 5, 2 * number + 1, &next));
+    }
+    let before = peak();
+    let mut clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = FrameClient::connect(stack.sidecar.address());
+            client.raw(&bytes);
+            client
+        })
+        .collect();
+    for client in &mut clients {
+        assert!(matches!(client.fate(2 * STREAMS - 1), Fate::Response(_)));
+    }
+    let taken = peak() - before;
+    assert!(taken <= MAX_KIB, "{taken} KiB");
 }
 
 /// Returns the value that a component sets a variable to.
