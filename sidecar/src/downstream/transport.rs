@@ -36,21 +36,21 @@ pub(crate) fn client_certificate(transport: &ClientTransport) -> Option<Digest> 
 
 /// The part of a connection that its client has closed, even after unread bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Closed {
     /// Its own side, at least: it may still read.
-    Side,
+    OwnSide,
     /// All of it, by a reset or a failure.
     Whole,
 }
 
 /// Returns what the client has closed; `None` while it is there.
-pub(super) fn left(transport: &ClientTransport) -> Option<Left> {
+pub(super) fn closed_by_client(transport: &ClientTransport) -> Option<Closed> {
     let info = get_tcp_info(socket_of(transport).as_raw_fd());
     // An unreadable state does not prove that the client has left.
     match info.ok()?.tcpi_state {
         TCP_ESTABLISHED => None,
-        TCP_CLOSE => Some(Left::Whole),
-        _ => Some(Left::Side),
+        TCP_CLOSE => Some(Closed::Whole),
+        _ => Some(Closed::OwnSide),
     }
 }
 

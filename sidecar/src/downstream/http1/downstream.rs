@@ -18,10 +18,10 @@ use postern_transport::net::connection_slots::Activity;
 use postern_transport::net::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::task::yield_now;
-use tokio::time::{Instant, Interval, interval_at};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::io::poll_read_buf;
 
-use crate::downstream::transport::{self, ClientTransport, Left, left};
+use crate::downstream::transport::{self, ClientTransport, Closed, closed_by_client};
 use crate::exchange::Exchanges;
 use crate::exchange::downstream::{Downstream, LINGER_TIMEOUT, Outgoing, Timer};
 use crate::exchange::record::UnparsedResponse;
@@ -242,15 +242,18 @@ impl Downstream for Http1Downstream {
             return Poll::Ready(gone());
         }
         let polls = self.close_polls.get_or_insert_with(|| {
-            interval_at(Instant::now() + CLOSE_POLL_INTERVAL, CLOSE_POLL_INTERVAL)
+            let mut polls = interval_at(Instant::now() + CLOSE_POLL_INTERVAL, CLOSE_POLL_INTERVAL);
+            // The body may have moved for long since the last poll.
+            polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            polls
         });
         loop {
             // Polled until the timer is pending, which leaves the waker for the next tick.
             ready!(polls.poll_tick(cx));
-            match left(&self.transport) {
+            match closed_by_client(&self.transport) {
                 None => {}
                 // In a tunnel the other side goes on: the service may take what waits, and send more.
-                Some(Left::Side) if self.is_tunnel => {}
+                Some(Closed::OwnSide) if self.is_tunnel => {}
                 Some(_) => return Poll::Ready(gone()),
             }
         }
