@@ -1,7 +1,6 @@
 //! The one way of every request: to a service of HTTP/1.x or HTTP/2, and back to a client of either.
 
 pub(crate) mod app;
-pub(crate) mod arrived;
 mod client_head;
 mod copy;
 mod deadlines;

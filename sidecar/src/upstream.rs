@@ -1,6 +1,7 @@
 //! The upstream: the address of the service, the head that it gets, and connections to it.
 
 mod address;
+pub(crate) mod bodies;
 pub(crate) mod connections;
 mod dns_refresh;
 pub(crate) mod errors;

@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BufMut, BytesMut};
 use postern_http::framing::body::{BodyReader, MalformedChunk};
 use tokio::io::AsyncWrite;
-use tokio::task::coop::poll_proceed;
 use tokio::task::yield_now;
 
 /// The end of a body in chunks; trailers are dropped.
@@ -52,16 +51,6 @@ pub(super) fn put_data(out: &mut BytesMut, data: &[u8], in_chunks: bool) {
 pub(super) fn give_way(cx: &mut Context<'_>) {
     // The first poll of `yield_now` wakes this task after all others.
     let _ = pin!(yield_now()).poll(cx);
-}
-
-/// Spends units of the task's budget of 128 reads and writes on purpose: tokio lets it yield once none is left.
-pub(crate) fn spend_budget(units: usize, cx: &mut Context<'_>) {
-    for _ in 0..units {
-        match poll_proceed(cx) {
-            Poll::Ready(unit) => unit.made_progress(),
-            Poll::Pending => return,
-        }
-    }
 }
 
 /// Writes what `stream` takes of `bytes`, and flushes it; returns true if anything moved.

@@ -1,10 +1,11 @@
-//! Parts of a body of HTTP/2 that wait to be read.
+//! Bodies of HTTP/2 towards either side: parts that wait to be read, room in windows, and turns of a connection.
 
 use std::collections::VecDeque;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use h2::RecvStream;
+use h2::{Reason, RecvStream, SendStream};
+use tokio::task::coop::poll_proceed;
 
 /// Length of a part.
 const PART: usize = 16 * 1024;
@@ -48,6 +49,33 @@ impl Arrived {
                 }
                 _ => self.parts.push_back(BytesMut::with_capacity(PART)),
             }
+        }
+    }
+}
+
+/// Waits until the windows of the other side have room for some of the `wanted` bytes.
+pub(crate) fn poll_room(
+    stream: &mut SendStream<Bytes>,
+    wanted: usize,
+    cx: &mut Context<'_>,
+) -> Poll<Result<usize, h2::Error>> {
+    stream.reserve_capacity(wanted);
+    // A granted capacity may be 0, when the other side takes its window back.
+    while stream.capacity() == 0 {
+        match ready!(stream.poll_capacity(cx)) {
+            Some(granted) => granted?,
+            None => return Poll::Ready(Err(Reason::CANCEL.into())),
+        };
+    }
+    Poll::Ready(Ok(stream.capacity().min(wanted)))
+}
+
+/// Spends units of the task's budget of 128 reads and writes on purpose: tokio lets it yield once none is left.
+pub(crate) fn spend_budget(units: usize, cx: &mut Context<'_>) {
+    for _ in 0..units {
+        match poll_proceed(cx) {
+            Poll::Ready(unit) => unit.made_progress(),
+            Poll::Pending => return,
         }
     }
 }

@@ -16,9 +16,9 @@ use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
 use tokio::time::{Instant, timeout_at};
 
+use super::bodies::{Arrived, poll_room};
 use super::connections::http2::Slot;
 use super::errors::ends_connection;
-use crate::exchange::arrived::Arrived;
 
 /// Code of a reset before any processing (RFC 9113 §7).
 const NOT_PROCESSED: u32 = 7;
@@ -226,23 +226,6 @@ impl Drop for Http2Stream {
             self.slot.usage.resets.fetch_add(1, Ordering::Relaxed);
         }
     }
-}
-
-/// Waits until the windows of the other side have room for some of the `wanted` bytes.
-pub(crate) fn poll_room(
-    stream: &mut SendStream<Bytes>,
-    wanted: usize,
-    cx: &mut Context<'_>,
-) -> Poll<Result<usize, h2::Error>> {
-    stream.reserve_capacity(wanted);
-    // A granted capacity may be 0, when the other side takes its window back.
-    while stream.capacity() == 0 {
-        match ready!(stream.poll_capacity(cx)) {
-            Some(granted) => granted?,
-            None => return Poll::Ready(Err(Reason::CANCEL.into())),
-        };
-    }
-    Poll::Ready(Ok(stream.capacity().min(wanted)))
 }
 
 fn within_response(error: h2::Error) -> Box<Error> {

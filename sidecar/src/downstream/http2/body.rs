@@ -8,7 +8,7 @@ use h2::RecvStream;
 use http::HeaderMap;
 use parking_lot::Mutex;
 
-use crate::exchange::arrived::Arrived;
+use crate::upstream::bodies::Arrived;
 
 /// A body that the exchange reads, and beside it [`poll_take_in`](Self::poll_take_in) in the same task.
 pub(super) struct RequestBody(Mutex<Received>);

@@ -32,9 +32,6 @@ const SEND_BYTES: usize = 64 * 1024;
 const STREAMS: u32 = 100;
 /// Bytes of one body that a client may send before the service has read it (RFC 9113 §6.9.2).
 const STREAM_WINDOW: u32 = 65_535;
-/// Bytes that small frames may take besides what they carry, about as many as each has below 256. They are taken
-/// out of the library after each of the connection's turns, in which no more come.
-const SMALL_FRAMES: usize = 512 * 1024;
 
 /// A connection that begins with the preface of HTTP/2.
 pub(crate) struct NewConnection {
@@ -108,7 +105,7 @@ async fn serve_stream(
         never = poll_fn(|cx| body.poll_take_in(cx)) => match never {},
     }
     // In this order: the connection is busy until the response has its end or its reset.
-    drop((downstream, open));
+    drop((downstream, body, open));
 }
 
 fn builder() -> Builder {
@@ -118,7 +115,9 @@ fn builder() -> Builder {
         .max_send_buffer_size(SEND_BYTES)
         .max_concurrent_streams(STREAMS)
         .initial_window_size(STREAM_WINDOW)
-        .data_frame_budget(SMALL_FRAMES)
+        // No bound of the library for small frames, which would end the connection with all streams: those of a turn
+        // are taken out of it before the next one, and it never stops counting those of a stream that was reset.
+        .data_frame_budget(usize::MAX)
         // One body that the service does not read must not stop the others on the connection.
         .initial_connection_window_size(STREAMS * STREAM_WINDOW);
     builder

@@ -18,7 +18,7 @@ use super::body::RequestBody;
 use super::unsent::Unsent;
 use crate::exchange::downstream::{Downstream, Outgoing, Timer};
 use crate::exchange::upload::Upload;
-use crate::upstream::service::poll_room;
+use crate::upstream::bodies::poll_room;
 use postern_http::request::kind::GRPC_STATUS;
 
 /// Parts of one body that the library may queue: as many as the windows take of full parts. Each part may

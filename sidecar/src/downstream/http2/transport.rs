@@ -1,20 +1,21 @@
 //! The bytes of a connection on their way to and from `h2`: floods end the connection, and requests that the
 //! library rejects by itself are reported.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::BytesMut;
 use postern_transport::net::connection_slots::Activity;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take};
-use tokio::task::coop::poll_proceed;
+use tokio::task::coop::{poll_proceed, unconstrained};
 
 use super::frames::{Flood, Frames};
 use crate::downstream::HTTP_2_PREFACE;
 use crate::downstream::transport::ClientTransport;
-use crate::exchange::transfer::spend_budget;
+use crate::upstream::bodies::spend_budget;
 
 /// Bytes of one read in which frames begin.
 const READ_BYTES: usize = 4 * 1024;
@@ -105,13 +106,19 @@ impl AsyncRead for FollowedTransport {
     }
 }
 
+/// Writes although the frames of the turn have used up the budget: only what is queued is written.
+fn unbudgeted<T>(cx: &mut Context<'_>, write: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+    pin!(unconstrained(poll_fn(write))).poll(cx)
+}
+
 impl AsyncWrite for FollowedTransport {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(self.transport.get_mut()).poll_write(cx, data))?;
+        let transport = self.transport.get_mut();
+        let written = ready!(unbudgeted(cx, |cx| Pin::new(&mut *transport).poll_write(cx, data)))?;
         self.parse_sent(data.get(..written).unwrap_or_default());
         Poll::Ready(Ok(written))
     }
@@ -121,7 +128,9 @@ impl AsyncWrite for FollowedTransport {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(self.transport.get_mut()).poll_write_vectored(cx, pieces))?;
+        let transport = self.transport.get_mut();
+        let written = ready!(unbudgeted(cx, |cx| Pin::new(&mut *transport)
+            .poll_write_vectored(cx, pieces)))?;
         let mut left = written;
         for piece in pieces {
             // The write may end within any of the pieces.
@@ -137,7 +146,8 @@ impl AsyncWrite for FollowedTransport {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(self.transport.get_mut()).poll_flush(cx)
+        let transport = self.transport.get_mut();
+        unbudgeted(cx, |cx| Pin::new(&mut *transport).poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

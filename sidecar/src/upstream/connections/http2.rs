@@ -15,8 +15,8 @@ use pingora::protocols::Stream;
 use postern_transport::net::shares::Holder;
 use tokio::task::coop::has_budget_remaining;
 
-use crate::exchange::transfer::spend_budget;
 use crate::upstream::MAX_HEAD_BYTES;
+use crate::upstream::bodies::spend_budget;
 
 /// The limit of most HTTP/2 servers; a lower one of the service applies.
 const MAX_STREAMS: u32 = 100;

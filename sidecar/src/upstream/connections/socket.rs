@@ -101,8 +101,8 @@ impl L4Connect for Dial {
             .as_inet()
             .ok_or_else(|| Error::new(ErrorType::ConnectError))?;
         let socket = Socket(Arc::new(ext::connect(address, None).await?));
-        // A stream may be silent for long: the host of a service may vanish meanwhile. Without it the stream still
-        // works.
+        // A stream may be silent for long, and the host of its service may vanish meanwhile. A socket without keepalive
+        // works all the same.
         let _ = keep_alive(&*socket.0);
         // Pingora owns the stream from here on; the pool needs a clone of the socket.
         *self.0.lock() = Some(socket.clone());
