@@ -64,7 +64,9 @@ pub struct Laws {
     lost: Option<Instant>,
     /// A former primary has served a request since the last check, and has lost what it confirmed.
     pub former_has_served: bool,
+    /// Commits wait until replicas have them (`?wait=`).
     waits: bool,
+    /// Clocks are set, so that no time is certain.
     sets_clocks: bool,
     story: Story,
     broken: Option<String>,

@@ -129,8 +129,8 @@ impl Laws {
         let is_known = was.listed.contains(current);
         // Without `?wait=` two histories may go on side by side after a loss: all take over the later one.
         let may_fork = self.has_lost() && !self.waits;
-        let is_later = may_fork && keys.generation > was.generation;
-        let may_return = learns || is_later;
+        let is_later = keys.generation > was.generation;
+        let may_return = learns || may_fork && is_later && self.is_stored(current);
         self.require(is_next || is_early || !is_known || may_return, || {
             format!("server {number} signs with {current} again")
         });
@@ -145,6 +145,12 @@ impl Laws {
         self.require(is_first || is_late || is_repeated || is_seen, || {
             format!("server {number} signs with {current}, which was not announced")
         });
+    }
+
+    /// Returns true for a key by which the store has servers sign, now or next.
+    fn is_stored(&self, key: &str) -> bool {
+        let stored = self.stored_keys.as_ref().map(|(keys, _)| keys);
+        stored.is_some_and(|it| it.current == key || it.next.as_deref() == Some(key))
     }
 
     /// Returns true for a key that has signed no token in use.
