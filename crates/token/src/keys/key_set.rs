@@ -304,6 +304,7 @@ fn bytes(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
         .map_err(|_| format!("its `{name}` is no base64url"))
 }
 
+/// Base64url, with padding or without it.
 const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

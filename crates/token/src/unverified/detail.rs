@@ -261,7 +261,7 @@ fn describe_invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String>
     let expected = match name.as_str() {
         "exp" | "nbf" | "iat" => "a number of seconds within 64 bits",
         "extraInfo" => "an object of texts",
-        "events" => "a token, and not a statement,",
+        "events" => "no statement, such as a logout token,",
         _ => "a text",
     };
     let found = match value {

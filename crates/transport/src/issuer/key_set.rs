@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use super::document::{DocumentError, IssuerUrl};
 use super::known_set::KnownSet;
-use super::{KeySetError, Purpose};
+use super::{KeySetError, Purpose, Unexpected};
 use crate::http_client::proxy::KeysProxy;
 use crate::http_client::{ClientSettings, HttpClient, HttpRequest, MAX_BODY_BYTES, Trust};
 
@@ -221,7 +221,7 @@ impl KeySetSource {
         if has_no_document(&address) {
             let other = self.address_in(oauth_document, issuer, hosts).await;
             // Without either, the error tells of the usual one.
-            if !has_no_document(&other) {
+            if other.is_ok() || is_of_document(&other) {
                 address = other;
             }
         }
@@ -300,11 +300,18 @@ impl KeySetSource {
 fn has_no_document(address: &Result<ServerUrl, KeySetError>) -> bool {
     match address {
         Err(KeySetError::Document(DocumentError::Status(status))) => {
-            status.is_client_error() || status.is_redirection()
+            let is_elsewhere = status.is_client_error() || status.is_redirection();
+            is_elsewhere && !Unexpected(*status).is_for_now()
         }
         Err(KeySetError::Document(DocumentError::NotADocument(_))) => true,
         _ => false,
     }
+}
+
+/// Returns true for an error in a document that is there.
+fn is_of_document(address: &Result<ServerUrl, KeySetError>) -> bool {
+    let is_error = matches!(address, Err(KeySetError::Document(error)) if !matches!(error, DocumentError::Status(_)));
+    is_error && !has_no_document(address)
 }
 
 /// Reads the keys of a file.
