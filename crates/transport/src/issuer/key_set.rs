@@ -219,9 +219,14 @@ impl KeySetSource {
         let mut address = self.address_in(document, issuer, hosts).await;
         // An issuer publishes the document at one of two addresses.
         if has_no_document(&address) {
+            use DocumentError::{NotADocument, Status};
             let other = self.address_in(oauth_document, issuer, hosts).await;
+            let is_unread = matches!(
+                other,
+                Err(KeySetError::Transport(_) | KeySetError::Document(Status(_) | NotADocument(_)))
+            );
             // Without either, the error tells of the usual one.
-            if other.is_ok() || is_of_document(&other) {
+            if !is_unread {
                 address = other;
             }
         }
@@ -306,12 +311,6 @@ fn has_no_document(address: &Result<ServerUrl, KeySetError>) -> bool {
         Err(KeySetError::Document(DocumentError::NotADocument(_))) => true,
         _ => false,
     }
-}
-
-/// Returns true for an error in a document that is there.
-fn is_of_document(address: &Result<ServerUrl, KeySetError>) -> bool {
-    let is_error = matches!(address, Err(KeySetError::Document(error)) if !matches!(error, DocumentError::Status(_)));
-    is_error && !has_no_document(address)
 }
 
 /// Reads the keys of a file.
