@@ -24,9 +24,22 @@ impl Arrived {
         self.parts.is_empty()
     }
 
-    /// Returns the next part.
-    pub(crate) fn pop(&mut self) -> Option<Bytes> {
-        self.parts.pop_front().map(BytesMut::freeze)
+    /// Reads the next part, of these or of the library, and gives its window back; `None` after the last one.
+    pub(crate) fn poll_next(
+        &mut self,
+        body: &mut RecvStream,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, h2::Error>>> {
+        let data = match self.parts.pop_front() {
+            Some(part) => part.freeze(),
+            None => match ready!(body.poll_data(cx)) {
+                Some(Ok(data)) => data,
+                other => return Poll::Ready(other),
+            },
+        };
+        // An error means that the stream has ended, which the next read reports.
+        let _ = body.flow_control().release_capacity(data.len());
+        Poll::Ready(Some(Ok(data)))
     }
 
     /// Takes frames out of the library; returns true if there were any. An end or an error stays, and the next read

@@ -168,22 +168,13 @@ impl Http2Stream {
         let Some(body) = &mut self.body else {
             return Poll::Ready(Ok(None));
         };
-        let data = match self.arrived.pop() {
-            Some(part) => Some(part),
-            None => {
-                let read = ready!(body.poll_data(cx))
-                    .transpose()
-                    .map_err(within_response)?;
-                // Parts that have waited for the client say nothing about the service now.
-                if read.is_some() {
-                    self.slot.usage.heard();
-                }
-                read
-            }
-        };
-        if let Some(data) = &data {
-            // An error means that the stream has ended, which the next read reports.
-            let _ = body.flow_control().release_capacity(data.len());
+        // Parts that have waited for the client say nothing about the service now.
+        let is_new = self.arrived.is_empty();
+        let data = ready!(self.arrived.poll_next(body, cx))
+            .transpose()
+            .map_err(within_response)?;
+        if is_new && data.is_some() {
+            self.slot.usage.heard();
         }
         Poll::Ready(Ok(data))
     }

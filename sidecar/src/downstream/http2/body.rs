@@ -1,7 +1,7 @@
 //! The body of a client's request over HTTP/2.
 
 use std::convert::Infallible;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -30,17 +30,8 @@ impl RequestBody {
     /// Reads a part; `None` after the last one.
     pub(super) fn poll_data(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
         let Received { stream, arrived } = &mut *self.0.lock();
-        let data = match arrived.pop() {
-            Some(part) => part,
-            None => match ready!(stream.poll_data(cx)) {
-                Some(Ok(data)) => data,
-                other => return Poll::Ready(other),
-            },
-        };
-        // The window is given back at once: the upload has a limit, above which no data is received. An error
-        // means that the stream has ended, which the next read reports.
-        let _ = stream.flow_control().release_capacity(data.len());
-        Poll::Ready(Some(Ok(data)))
+        // The window is given back at once: the upload has a limit, above which no data is received.
+        arrived.poll_next(stream, cx)
     }
 
     /// Reads the trailers, after the last part.

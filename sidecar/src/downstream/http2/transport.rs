@@ -70,13 +70,14 @@ impl AsyncRead for FollowedTransport {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Bytes that TLS holds already take no budget by themselves.
+        // One unit for each read, whether the bytes come from the socket or TLS holds them already.
         let turn = ready!(poll_proceed(cx));
         let before = buffer.filled().len();
         if self.peeked.is_empty() {
             let limit = self.received.bytes_ahead() + READ_BYTES;
             self.transport.set_limit(limit as u64);
-            let read = Pin::new(&mut self.transport).poll_read(cx, buffer);
+            let transport = &mut self.transport;
+            let read = unbudgeted(cx, |cx| Pin::new(&mut *transport).poll_read(cx, buffer));
             // `h2` has taken all that came: without open streams only a request can follow.
             if read.is_pending() {
                 self.activity.waits_for_request();
@@ -106,9 +107,10 @@ impl AsyncRead for FollowedTransport {
     }
 }
 
-/// Writes although the frames of the turn have used up the budget: only what is queued is written.
-fn unbudgeted<T>(cx: &mut Context<'_>, write: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
-    pin!(unconstrained(poll_fn(write))).poll(cx)
+/// Polls the transport beside the budget: reads spend it by themselves, and writes, of what is queued alone, go on
+/// once the frames of the turn have used it up.
+fn unbudgeted<T>(cx: &mut Context<'_>, poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+    pin!(unconstrained(poll_fn(poll))).poll(cx)
 }
 
 impl AsyncWrite for FollowedTransport {
